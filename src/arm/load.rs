@@ -1,0 +1,304 @@
+//! From names, files and folders to arms: lookup in `./arms`, then among the arms that the binary carries.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Arm, Override, matrix};
+use crate::nearest::did_you_mean;
+
+/// The arms that the binary carries, as (name, text); written by build.rs from `arms/`.
+const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped_arms.rs"));
+
+/// Everything that is wrong with the arms that were asked for, a line each. Nothing has been touched.
+#[derive(Debug)]
+pub struct ArmError {
+    problems: Vec<String>,
+}
+
+impl fmt::Display for ArmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problems.join("\n"))
+    }
+}
+
+impl std::error::Error for ArmError {}
+
+/// An arm file's text with its name and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The name: the path below `arms/` without `.toml`.
+    pub name: String,
+    /// The file, or `None` for an arm that the binary carries.
+    pub file: Option<PathBuf>,
+    text: String,
+}
+
+impl Source {
+    /// The arms of this file: one, or one for each cell of its matrix.
+    pub fn arms(&self, overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
+        self.expand(overrides).map_err(|problem| ArmError {
+            problems: vec![format!("{}: {problem}", self.place())],
+        })
+    }
+
+    fn place(&self) -> String {
+        match &self.file {
+            Some(path) => path.display().to_string(),
+            None => format!("shipped arm {}", self.name),
+        }
+    }
+
+    fn expand(&self, overrides: &[Override]) -> Result<Vec<Arm>, String> {
+        let mut table: toml::Table =
+            toml::from_str(&self.text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        for change in overrides {
+            change.apply(&mut table).map_err(|problem| format!("--set {change}: {problem}"))?;
+        }
+        let mut arms: Vec<Arm> = Vec::new();
+        for cell in matrix::expand(table)? {
+            let name = match cell.suffix {
+                Some(suffix) => format!("{}/{suffix}", self.name),
+                None => self.name.clone(),
+            };
+            let arm: Arm = serde_path_to_error::deserialize(toml::Value::Table(cell.table))
+                .map_err(|error| in_words(&error))?;
+            arm.check()?;
+            if arms.iter().any(|other| other.name == name) {
+                return Err(format!("matrix: two cells are both named {name}"));
+            }
+            arms.push(Arm { name, ..arm });
+        }
+        Ok(arms)
+    }
+}
+
+/// `server.backlog: invalid type: string "x", expected i32`, on one line.
+fn in_words(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
+    let message = error.inner().to_string();
+    let message = message.lines().next().unwrap_or_default();
+    match error.path().to_string().as_str() {
+        "." => message.to_owned(),
+        path => format!("{path}: {message}"),
+    }
+}
+
+/// Where arms are looked up: a folder named `arms`, then the arms that the binary carries.
+#[derive(Debug)]
+pub struct Catalog {
+    folder: PathBuf,
+}
+
+impl Catalog {
+    /// A catalog of the `arms` folder below `here` and of the shipped arms.
+    pub fn new(here: &Path) -> Self {
+        Self {
+            folder: here.join("arms"),
+        }
+    }
+
+    /// Every arm file that can be named, in the order of the names.
+    pub fn all(&self) -> Result<Vec<Source>, ArmError> {
+        let mut found: BTreeMap<String, Source> = SHIPPED
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), shipped(name, text)))
+            .collect();
+        if self.folder.is_dir() {
+            for source in read_folder(&self.folder)? {
+                found.insert(source.name.clone(), source);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The arm files that these words name: arms, files, folders. Each file once, in the order asked.
+    pub fn find(&self, words: &[String]) -> Result<Vec<Source>, ArmError> {
+        let (mut found, mut problems) = (Vec::<Source>::new(), Vec::new());
+        for word in words {
+            match self.find_one(word) {
+                Err(error) => problems.extend(error.problems),
+                Ok(sources) => {
+                    for source in sources {
+                        match found.iter().find(|other| other.name == source.name) {
+                            Some(other) if *other == source => {}
+                            Some(other) => problems.push(format!(
+                                "{} and {} are both named {}",
+                                other.place(),
+                                source.place(),
+                                source.name
+                            )),
+                            None => found.push(source),
+                        }
+                    }
+                }
+            }
+        }
+        if problems.is_empty() {
+            Ok(found)
+        } else {
+            Err(ArmError { problems })
+        }
+    }
+
+    fn find_one(&self, word: &str) -> Result<Vec<Source>, ArmError> {
+        let path = Path::new(word);
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            return read_file(path, name_of(path)).map(|source| vec![source]);
+        }
+        let word = word.trim_end_matches('/');
+        let file = self.folder.join(format!("{word}.toml"));
+        if file.is_file() {
+            return read_file(&file, word.to_owned()).map(|source| vec![source]);
+        }
+        for folder in [&self.folder.join(word), path] {
+            if !word.is_empty() && folder.is_dir() {
+                return read_folder(folder);
+            }
+        }
+        let group = format!("{word}/");
+        let carried: Vec<Source> = SHIPPED
+            .iter()
+            .filter(|(name, _)| *name == word || name.starts_with(&group))
+            .map(|(name, text)| shipped(name, text))
+            .collect();
+        if !carried.is_empty() {
+            return Ok(carried);
+        }
+        let known = self.all()?;
+        let hint = did_you_mean(word, known.iter().map(|source| source.name.as_str()));
+        Err(ArmError {
+            problems: vec![format!(
+                "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
+            )],
+        })
+    }
+
+    /// The arms that these words name, with the overrides applied. All bad files are listed at once.
+    pub fn load(&self, words: &[String], overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
+        let (mut arms, mut problems) = (Vec::new(), Vec::new());
+        for source in self.find(words)? {
+            match source.arms(overrides) {
+                Ok(more) => arms.extend(more),
+                Err(error) => problems.extend(error.problems),
+            }
+        }
+        if problems.is_empty() {
+            Ok(arms)
+        } else {
+            Err(ArmError { problems })
+        }
+    }
+}
+
+fn shipped(name: &str, text: &str) -> Source {
+    Source {
+        name: name.to_owned(),
+        file: None,
+        text: text.to_owned(),
+    }
+}
+
+/// The path below a folder named `arms`, or the bare file name, without `.toml`.
+fn name_of(path: &Path) -> String {
+    let path = path.with_extension("");
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    let below = parts.iter().rposition(|part| part == "arms").map_or(
+        parts.len().saturating_sub(1),
+        |arms| arms + 1,
+    );
+    parts[below.min(parts.len().saturating_sub(1))..].join("/")
+}
+
+fn read_file(path: &Path, name: String) -> Result<Source, ArmError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Source {
+            name,
+            file: Some(path.to_owned()),
+            text,
+        }),
+        Err(error) => Err(ArmError {
+            problems: vec![format!("cannot read arm file {}: {error}", path.display())],
+        }),
+    }
+}
+
+/// Every `.toml` file below a folder, in the order of the names.
+fn read_folder(folder: &Path) -> Result<Vec<Source>, ArmError> {
+    let mut files = Vec::new();
+    collect(folder, &mut files).map_err(|(path, error)| ArmError {
+        problems: vec![format!("cannot read folder {}: {error}", path.display())],
+    })?;
+    files.sort();
+    if files.is_empty() {
+        return Err(ArmError {
+            problems: vec![format!("folder {} holds no arm file (*.toml)", folder.display())],
+        });
+    }
+    let (mut sources, mut problems) = (Vec::new(), Vec::new());
+    for file in &files {
+        match read_file(file, name_of_in(file, folder)) {
+            Ok(source) => sources.push(source),
+            Err(error) => problems.extend(error.problems),
+        }
+    }
+    if problems.is_empty() {
+        Ok(sources)
+    } else {
+        Err(ArmError { problems })
+    }
+}
+
+/// Below a folder that is no part of an `arms` folder, the path below that folder is the name.
+fn name_of_in(file: &Path, folder: &Path) -> String {
+    if file.iter().any(|part| part == "arms") {
+        return name_of(file);
+    }
+    let below = file.strip_prefix(folder).unwrap_or(file).with_extension("");
+    below.to_string_lossy().into_owned()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, std::io::Error)> {
+    let at = |error| (folder.to_owned(), error);
+    for entry in fs::read_dir(folder).map_err(at)? {
+        let path = entry.map_err(at)?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_path_below_arms() {
+        for (path, name) in [
+            ("arms/arm-a.toml", "arm-a"),
+            ("./arms/facts/capacity-0.toml", "facts/capacity-0"),
+            ("/srv/lab/arms/cases/k01.toml", "cases/k01"),
+            ("mine.toml", "mine"),
+            ("/tmp/x/mine.toml", "mine"),
+        ] {
+            assert_eq!(name_of(Path::new(path)), name, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_shipped_arm_is_whole() {
+        let catalog = Catalog::new(Path::new("/nonexistent"));
+        for source in catalog.all().unwrap() {
+            for arm in source.arms(&[]).unwrap_or_else(|error| panic!("{error}")) {
+                assert!(arm.why.len() > 40, "{}: why says too little", arm.name);
+                assert!(!arm.expect.bounds.is_empty(), "{}: expects nothing", arm.name);
+                let written = toml::to_string(&arm).unwrap();
+                let again: Arm = toml::from_str(&written).unwrap();
+                assert_eq!(Arm { name: arm.name.clone(), ..again }, arm);
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! An arm: one experiment as a file under `arms/` describes it, read into typed settings.
+//!
+//! [`Arm`] is both the file's form and the resolved form: every key has its default filled in, so what
+//! [`Arm`] serialises to is a complete arm file. Pure: nothing here touches the kernel.
+
+mod bound;
+mod load;
+mod matrix;
+mod overrides;
+mod server;
+mod span;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub use bound::{Bound, KernelRange, KernelVersion};
+pub use load::{ArmError, Catalog, Source};
+pub use overrides::Override;
+pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use span::Span;
+
+use crate::figure::Figure;
+
+/// One experiment with every setting resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Arm {
+    /// The path below `arms/` without `.toml`, with the matrix levels appended.
+    #[serde(skip)]
+    pub name: String,
+    /// One line for tables and charts.
+    pub title: String,
+    /// What the arm teaches, in two or three sentences.
+    pub why: String,
+    /// The listener and its accept loop.
+    pub server: ServerSpec,
+    /// The flood.
+    #[serde(default)]
+    pub client: ClientSpec,
+    /// Who sends first.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// What lies between client and server.
+    #[serde(default)]
+    pub link: LinkSpec,
+    /// Sysctls written inside the experiment's namespaces, by their dotted names.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, SysctlValue>,
+    /// What every valid trial must meet.
+    #[serde(default)]
+    pub expect: Expectations,
+    /// Figures that somebody published for this experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+}
+
+/// The flood client's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ClientSpec {
+    /// How many connections are attempted.
+    pub connections: u32,
+    /// How many threads attempt them; `None` in a file means one per connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// How the attempts begin.
+    pub start: Start,
+    /// Start times are spread evenly over this.
+    pub spread: Span,
+    /// The limit for connect and, separately, for the answer.
+    pub timeout: Span,
+}
+
+impl Default for ClientSpec {
+    fn default() -> Self {
+        Self {
+            connections: 1,
+            workers: None,
+            start: Start::Together,
+            spread: Span::default(),
+            timeout: Span::from_ms(2_000),
+        }
+    }
+}
+
+impl ClientSpec {
+    /// The number of threads that attempt connections.
+    pub fn threads(&self) -> u32 {
+        match self.start {
+            Start::OneByOne => 1,
+            Start::Together => self.workers.unwrap_or(self.connections),
+        }
+    }
+}
+
+/// How a flood begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// All workers at once, released by a barrier.
+    Together,
+    /// A single thread, non-blocking connects, in order.
+    OneByOne,
+}
+
+/// Who sends the first bytes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Protocol {
+    /// Who speaks first.
+    #[serde(default)]
+    pub speaks_first: SpeaksFirst,
+}
+
+/// Who sends the first bytes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpeaksFirst {
+    /// The server sends its answer on accept.
+    #[default]
+    Server,
+    /// The client sends a line, the server answers it.
+    Client,
+    /// Neither: a client is well when it is connected, and stays silent until its timeout.
+    Nobody,
+}
+
+/// What lies between client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LinkSpec {
+    /// The kind of link.
+    pub kind: LinkKind,
+    /// The address family of the experiment.
+    pub family: Family,
+}
+
+/// The kind of link between client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// One namespace, its loopback interface.
+    #[default]
+    Loopback,
+    /// A namespace for each side, joined by a veth pair; their counters are apart.
+    Veth,
+}
+
+impl fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "loopback",
+            Self::Veth => "veth",
+        })
+    }
+}
+
+/// An IP address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// A sysctl's value as it is written: `4096` or `"32768 60999"` in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysctlValue(String);
+
+impl SysctlValue {
+    /// The text that is written to the sysctl's file.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for SysctlValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.parse::<i64>() {
+            Ok(number) => serializer.serialize_i64(number),
+            Err(_) => serializer.serialize_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SysctlValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = SysctlValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number or a text such as \"32768 60999\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<SysctlValue, E> {
+                Ok(SysctlValue(n.to_string()))
+            }
+
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<SysctlValue, E> {
+                Ok(SysctlValue(n.to_string()))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SysctlValue, E> {
+                let text = text.trim();
+                if text.is_empty() || text.contains(['\n', '\0']) {
+                    return Err(E::invalid_value(de::Unexpected::Str(text), &self));
+                }
+                Ok(SysctlValue(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// What every valid trial of an arm must meet.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Expectations {
+    /// The kernels for which they are meant; elsewhere they are not judged.
+    pub kernel: Option<KernelRange>,
+    /// A bound for each figure, in the order of the figures' names.
+    pub bounds: BTreeMap<Figure, Bound>,
+}
+
+impl Serialize for Expectations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(kernel) = &self.kernel {
+            map.serialize_entry("kernel", &kernel.to_string())?;
+        }
+        for (figure, bound) in &self.bounds {
+            map.serialize_entry(&figure.to_string(), bound)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Expectations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Expectations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of figures and what they must be")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Expectations, A::Error> {
+                let mut expectations = Expectations::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "kernel" {
+                        let range: String = map.next_value()?;
+                        expectations.kernel = Some(range.parse().map_err(de::Error::custom)?);
+                    } else {
+                        let figure = key.parse().map_err(de::Error::custom)?;
+                        expectations.bounds.insert(figure, map.next_value()?);
+                    }
+                }
+                Ok(expectations)
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Figures that somebody published for this experiment, shown beside ours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Published {
+    /// Who published them, and when.
+    pub source: String,
+    /// The published figures.
+    pub figures: BTreeMap<Figure, f64>,
+}
+
+impl Serialize for Published {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("source", &self.source)?;
+        for (figure, &value) in &self.figures {
+            map.serialize_entry(&figure.to_string(), &Bound::Exactly(value))?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Published {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Published;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table with source = \"..\" and the published figures")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Published, A::Error> {
+                let (mut source, mut figures) = (None, BTreeMap::new());
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "source" {
+                        source = Some(map.next_value()?);
+                        continue;
+                    }
+                    let figure = key.parse().map_err(de::Error::custom)?;
+                    let Bound::Exactly(value) = map.next_value()? else {
+                        return Err(de::Error::custom(format!("published {key} must be a number")));
+                    };
+                    figures.insert(figure, value);
+                }
+                let source = source.ok_or_else(|| de::Error::missing_field("source"))?;
+                Ok(Published { source, figures })
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+impl Arm {
+    /// What no single key can say: settings that contradict each other.
+    fn check(&self) -> Result<(), String> {
+        let client = &self.client;
+        if self.title.trim().is_empty() || self.why.trim().is_empty() {
+            return Err("title and why must say something".into());
+        }
+        if client.connections == 0 {
+            return Err("client.connections: at least one connection is needed".into());
+        }
+        match (client.start, client.workers) {
+            (_, Some(0)) => return Err("client.workers: zero workers attempt nothing".into()),
+            (Start::OneByOne, Some(n)) if n > 1 => {
+                return Err(format!(
+                    "client.workers = {n}: start = \"one-by-one\" uses a single thread; remove the key"
+                ));
+            }
+            (_, Some(n)) if n > client.connections => {
+                return Err(format!(
+                    "client.workers = {n} is more than client.connections = {}",
+                    client.connections
+                ));
+            }
+            _ => {}
+        }
+        if client.threads() > MOST_WORKERS {
+            return Err(format!(
+                "client.workers = {}: at most {MOST_WORKERS} threads",
+                client.threads()
+            ));
+        }
+        if client.timeout == Span::default() {
+            return Err("client.timeout must be longer than 0s".into());
+        }
+        self.check_sysctls()?;
+        self.check_ports()?;
+        self.server.check()
+    }
+
+    /// Only what belongs to a network namespace may be written: anything else would be the host's.
+    fn check_sysctls(&self) -> Result<(), String> {
+        let named = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.');
+        for name in self.sysctl.keys() {
+            let whole = name.split('.').all(|part| !part.is_empty()) && name.chars().all(named);
+            if !whole || !name.starts_with("net.") {
+                return Err(format!(
+                    "sysctl.\"{name}\": only names such as \"net.core.somaxconn\" can be set; everything outside of net. belongs to the host"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every connection of a trial holds or has held a port of its own.
+    fn check_ports(&self) -> Result<(), String> {
+        let (range, from) = match self.sysctl.get(PORT_RANGE) {
+            Some(value) => (value.as_str(), "set by this arm"),
+            None => (DEFAULT_PORTS, "the kernel's default"),
+        };
+        let mut ends = range.split_whitespace().map(str::parse::<u32>);
+        let (Some(Ok(low)), Some(Ok(high)), None) = (ends.next(), ends.next(), ends.next()) else {
+            return Err(format!(
+                "sysctl.\"{PORT_RANGE}\" = \"{range}\" is not two port numbers"
+            ));
+        };
+        let ports = (high + 1).saturating_sub(low);
+        if self.client.connections > ports {
+            return Err(format!(
+                "client.connections = {} is more than the {ports} ports of {PORT_RANGE} = \"{range}\" ({from})",
+                self.client.connections
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The sysctl that bounds the client's ports.
+const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
+/// Its value in a fresh namespace (Documentation/networking/ip-sysctl.rst).
+const DEFAULT_PORTS: &str = "32768 60999";
+/// More threads than this measure the scheduler, not the listener.
+const MOST_WORKERS: u32 = 10_000;

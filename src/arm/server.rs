@@ -1,0 +1,211 @@
+//! The `[server]` table: the listener and how its accept loop behaves.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::Span;
+
+/// The slow-accept server's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServerSpec {
+    /// The `listen()` argument; 0 and -1 are legal.
+    pub backlog: i32,
+    /// The pause after each accept.
+    #[serde(default)]
+    pub accept_delay: Span,
+    /// When connections are accepted.
+    #[serde(default)]
+    pub accept: AcceptPolicy,
+    /// The first accept is not before this time.
+    #[serde(default)]
+    pub accept_from: Span,
+    /// What an accepted client is told.
+    #[serde(default)]
+    pub answer: Answer,
+    /// Whether the port is open at all; `false` is the control without a listener.
+    #[serde(default = "yes")]
+    pub listen: bool,
+    /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
+    #[serde(default = "one")]
+    pub reuseport: u32,
+    /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defer_accept: Option<Span>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl ServerSpec {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.reuseport == 0 || self.reuseport > 64 {
+            return Err(format!(
+                "server.reuseport = {}: from 1 to 64 sockets can share the port",
+                self.reuseport
+            ));
+        }
+        if let Some(period) = self.defer_accept
+            && (period == Span::default() || !period.as_us().is_multiple_of(1_000_000))
+        {
+            return Err(format!(
+                "server.defer-accept = \"{period}\": the kernel takes whole seconds, at least 1s"
+            ));
+        }
+        let AcceptPolicy::Plan(batches) = &self.accept else {
+            return Ok(());
+        };
+        if batches.is_empty() {
+            return Err("server.accept: a plan needs a batch; to accept nothing write \"never\"".into());
+        }
+        if !batches.windows(2).all(|pair| pair[0].at < pair[1].at) {
+            return Err("server.accept: the batches of a plan must be in the order of their times".into());
+        }
+        Ok(())
+    }
+}
+
+/// When a server accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AcceptPolicy {
+    /// In a loop, as long as there is something to accept.
+    #[default]
+    Loop,
+    /// Never.
+    Never,
+    /// By plan: from each time on, up to so many.
+    Plan(Vec<AcceptBatch>),
+}
+
+/// One entry of an accept plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptBatch {
+    /// From this time on, counted from the clients' start.
+    pub at: Span,
+    /// How many connections may be accepted until the next entry's time.
+    pub count: u32,
+}
+
+impl Serialize for AcceptPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Loop => serializer.serialize_str("loop"),
+            Self::Never => serializer.serialize_str("never"),
+            Self::Plan(batches) => batches.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AcceptPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = AcceptPolicy;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"loop\", \"never\" or a plan such as [{ at = \"400ms\", count = 11 }]")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<AcceptPolicy, E> {
+                match text {
+                    "loop" => Ok(AcceptPolicy::Loop),
+                    "never" => Ok(AcceptPolicy::Never),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<AcceptPolicy, A::Error> {
+                let mut batches = Vec::new();
+                while let Some(batch) = seq.next_element()? {
+                    batches.push(batch);
+                }
+                Ok(AcceptPolicy::Plan(batches))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// What accepted clients are told: one text for all, or several in turn. `"close"` closes without a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    turns: Vec<String>,
+}
+
+/// The word that every client waits for.
+pub const RIGHT_ANSWER: &str = "OK";
+/// The answer that is none: the connection is closed at once.
+pub const CLOSE: &str = "close";
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            turns: vec![RIGHT_ANSWER.to_owned()],
+        }
+    }
+}
+
+impl Answer {
+    /// What the `n`-th accepted client is told, with its line end; `None` means a close without a word.
+    pub fn turn(&self, n: usize) -> Option<String> {
+        match self.turns[n % self.turns.len()].as_str() {
+            CLOSE => None,
+            text => Some(format!("{text}\n")),
+        }
+    }
+
+    /// The line that every client takes for the right answer.
+    pub fn right() -> String {
+        format!("{RIGHT_ANSWER}\n")
+    }
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.turns.as_slice() {
+            [only] => serializer.serialize_str(only),
+            turns => turns.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Answer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Answer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word such as \"OK\", \"close\", or a list of them that is used in turn")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Answer, E> {
+                if text.is_empty() || text.contains('\n') {
+                    return Err(E::invalid_value(de::Unexpected::Str(text), &self));
+                }
+                Ok(Answer {
+                    turns: vec![text.to_owned()],
+                })
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Answer, A::Error> {
+                let mut turns = Vec::new();
+                while let Some(Answer { turns: one }) = seq.next_element()? {
+                    turns.extend(one);
+                }
+                if turns.is_empty() {
+                    return Err(de::Error::invalid_length(0, &self));
+                }
+                Ok(Answer { turns })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

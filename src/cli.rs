@@ -1,0 +1,96 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::arm::Override;
+
+/// A reproducible lab for the TCP listen backlog on Linux.
+#[derive(Debug, Parser)]
+#[command(name = "backlog-lab", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 all well; 1 an expectation was not met; 2 usage or arm file; 3 this machine \
+    does not allow an arm, or hides the counters; 4 a trial failed or is invalid, or a file could not be written.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run arms in namespaces of their own and compare them
+    Run(RunArgs),
+    /// List the arms that can be run
+    List(ListArgs),
+    /// Show every resolved setting of an arm, and its plan
+    Show(ShowArgs),
+    /// Make a run's report again from its stored observations
+    Report(ReportArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Arms by name, arm files, or folders of them
+    #[arg(value_name = "ARM|FILE|FOLDER", default_values = ["arm-a", "arm-b", "arm-c"])]
+    pub arms: Vec<String>,
+    /// Trials of each arm
+    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub trials: u32,
+    /// The seed of every random decision [default: a random one]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The run folder itself; must be new or empty [default: reports/<run-id>]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Override a key of the arms; several values make a matrix
+    #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
+    pub set: Vec<Override>,
+    /// Print the results document on standard output, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// An arm by name, an arm file, or a folder of them
+    #[arg(value_name = "ARM|FILE|FOLDER")]
+    pub arm: String,
+    /// Override a key, as `run` does
+    #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
+    pub set: Vec<Override>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A run folder, a run id below reports/, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Print the results document on standard output, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,91 @@
+//! The subcommands: options in, library calls, printing. The only place that prints.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is where the program prints")]
+
+mod list;
+mod progress;
+mod report;
+mod run;
+mod show;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command};
+use crate::error::Error;
+use crate::result::{Results, Status};
+
+/// Where runs are kept, below the current folder.
+const REPORTS: &str = "reports";
+
+/// Carries out a command line.
+///
+/// # Errors
+/// Why it could not be carried out; [`Error::exit_code`] gives the exit code.
+pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
+    match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::List(args) => list::list(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "backlog-lab", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Prints to standard output; a reader that has gone away is no error.
+fn print(text: &str) -> Result<(), Error> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Print(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The width to print for: the terminal's, or 80 columns where there is none.
+fn width() -> usize {
+    if !io::stdout().is_terminal() {
+        return 80;
+    }
+    terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0).max(40))
+}
+
+/// The folder in which arms and reports are looked up.
+fn here() -> &'static Path {
+    Path::new("")
+}
+
+/// The exit code that a run's results deserve: the most serious one.
+fn exit_code(results: &Results) -> ExitCode {
+    let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
+    let degraded = trials().any(|trial| trial.status == Status::Ok && trial.counters.problem.is_some());
+    let code = if results.has(Status::Skipped) || degraded {
+        3
+    } else if results.has(Status::Failed) || results.has(Status::Invalid) {
+        4
+    } else if results.arms.iter().any(|arm| arm.verdict.met == Some(false)) {
+        1
+    } else {
+        0
+    };
+    ExitCode::from(code)
+}
+
+/// Prints a run: the results document, or the table and the verdicts.
+fn print_results(results: &Results, json: bool) -> Result<(), Error> {
+    use crate::report as render;
+    if json {
+        return print(&render::json(results));
+    }
+    let width = width();
+    print(&format!(
+        "{}\n{}",
+        render::comparison(results, width),
+        render::verdicts(results, width)
+    ))
+}

@@ -1,0 +1,91 @@
+//! Live counts on standard error while trials run; a line per trial where that is no terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::load::Progress;
+use crate::observation::TrialStatus;
+use crate::run::Event;
+
+/// Watches a run.
+pub(super) struct Watcher {
+    style: Style,
+    total: usize,
+    done: usize,
+    live: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Style {
+    Silent,
+    Live,
+}
+
+const REDRAW: Duration = Duration::from_millis(100);
+
+impl Watcher {
+    pub(super) fn new(quiet: bool, total: usize) -> Self {
+        let live = !quiet && io::stderr().is_terminal();
+        Self {
+            style: if live { Style::Live } else { Style::Silent },
+            total,
+            done: 0,
+            live: None,
+        }
+    }
+
+    pub(super) fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Begins { trial, progress } => {
+                self.done += 1;
+                if self.style == Style::Live {
+                    let label = format!("[{}/{}] {}", self.done, self.total, trial.arm.name);
+                    let of = trial.arm.settings.client.connections;
+                    self.live = Some(draw(label, of, Arc::clone(progress)));
+                }
+            }
+            Event::Ended(observation) => {
+                self.stop();
+                if let (Some(reason), true) =
+                    (&observation.reason, observation.status != TrialStatus::Measured)
+                {
+                    eprintln!("{}: {reason}", observation.arm);
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some((stop, thread)) = self.live.take() {
+            drop(stop);
+            // A drawing thread that panicked has nothing left to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Draws the counts in place until the sender is dropped, then clears the line.
+fn draw(label: String, of: u32, progress: Arc<Progress>) -> (mpsc::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let mut out = io::stderr();
+        while stopped.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+            let [connected, answered, ended] = progress.counts();
+            let line = format!("{label}  {connected} connected  {answered} ok  {ended}/{of} ended");
+            let _ = write!(out, "\r\x1b[K{}", line.chars().take(79).collect::<String>());
+            let _ = out.flush();
+        }
+        let _ = write!(out, "\r\x1b[K");
+        let _ = out.flush();
+    });
+    (stop, thread)
+}

@@ -1,0 +1,324 @@
+//! The flood client: many attempts, from many threads at once or from one thread in order.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, ppoll};
+use nix::sys::time::TimeSpec;
+
+use super::Clock;
+use super::attempt::{Running, Step};
+use super::clock::thread_cpu_us;
+use crate::arm::{ClientSpec, SpeaksFirst, Start};
+use crate::observation::{Attempt, Ended};
+use crate::probe::diag::Diag;
+
+/// A flood that could not be raised.
+#[derive(Debug, thiserror::Error)]
+pub enum FloodError {
+    /// A worker thread could not be started.
+    #[error(
+        "cannot start client thread {number} of {wanted}: {source}; ask for fewer client.workers, or raise the limit (ulimit -u)"
+    )]
+    Thread {
+        /// Its number, from 1.
+        number: u32,
+        /// How many were wanted.
+        wanted: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A worker thread panicked or could not wait.
+    #[error("a client thread failed: {0}")]
+    Worker(String),
+}
+
+/// Live counts of a trial, for whoever watches it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    connected: AtomicU32,
+    answered: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl Progress {
+    pub(super) fn connected(&self) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn ended(&self, attempt: &Attempt) {
+        if matches!(attempt.ended, Ended::Answered | Ended::Held) {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        }
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections, answers and ends so far.
+    pub fn counts(&self) -> [u32; 3] {
+        [&self.connected, &self.answered, &self.ended].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// What the attempts have in common.
+pub struct Target {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// Who speaks first.
+    pub speaks_first: SpeaksFirst,
+    /// The limit for connect and, separately, for the answer.
+    pub timeout_us: u64,
+    /// Looks at the server's side; opened in the server's namespace.
+    pub diag: Mutex<Diag>,
+    /// Live counts.
+    pub progress: Arc<Progress>,
+}
+
+/// Worker threads that wait for their release.
+pub struct Flood {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<Result<Share, FloodError>>>,
+}
+
+struct Shared {
+    target: Target,
+    spec: ClientSpec,
+    next: AtomicU32,
+    gate: Gate,
+}
+
+/// What one worker brings home.
+#[derive(Default)]
+struct Share {
+    attempts: Vec<Attempt>,
+    cpu_us: Option<u64>,
+}
+
+/// The barrier at which the workers wait for the trial's clock, or for the word that there will be none.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    waiting: u32,
+    open: Option<Option<Clock>>,
+}
+
+impl Gate {
+    fn pass(&self) -> Option<Clock> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(decision) = state.open {
+                return decision;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_for(&self, workers: u32) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.waiting < workers {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&self, decision: Option<Clock>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).open = Some(decision);
+        self.changed.notify_all();
+    }
+}
+
+impl Flood {
+    /// Starts the workers and waits until each stands at the barrier. They stay in the caller's namespace.
+    ///
+    /// # Errors
+    /// A thread that could not be started; those already started are sent home.
+    pub fn prepare(spec: &ClientSpec, target: Target) -> Result<Self, FloodError> {
+        const STACK: usize = 128 * 1024;
+        let wanted = spec.threads();
+        let mut flood = Self {
+            shared: Arc::new(Shared {
+                target,
+                spec: spec.clone(),
+                next: AtomicU32::new(0),
+                gate: Gate::default(),
+            }),
+            workers: Vec::new(),
+        };
+        for number in 1..=wanted {
+            let shared = Arc::clone(&flood.shared);
+            let worker = thread::Builder::new()
+                .name(format!("client-{number}"))
+                .stack_size(STACK)
+                .spawn(move || shared.work())
+                .map_err(|source| FloodError::Thread {
+                    number,
+                    wanted,
+                    source,
+                })?;
+            flood.workers.push(worker);
+        }
+        flood.shared.gate.wait_for(wanted);
+        Ok(flood)
+    }
+
+    /// Lets the workers go.
+    pub fn release(&self, clock: Clock) {
+        self.shared.gate.open(Some(clock));
+    }
+
+    /// Waits for the last attempt. Returns all of them by number, and the workers' processor time.
+    ///
+    /// # Errors
+    /// A worker that failed.
+    pub fn join(mut self) -> Result<(Vec<Attempt>, Option<u64>), FloodError> {
+        let (mut attempts, mut cpu_us) = (Vec::new(), Some(0));
+        let mut failure = None;
+        for worker in self.workers.drain(..) {
+            match worker.join() {
+                Ok(Ok(share)) => {
+                    attempts.extend(share.attempts);
+                    cpu_us = cpu_us.zip(share.cpu_us).map(|(sum, more)| sum + more);
+                }
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => failure = Some(FloodError::Worker("it panicked".into())),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => {
+                attempts.sort_by_key(|attempt| attempt.n);
+                Ok((attempts, cpu_us))
+            }
+        }
+    }
+}
+
+impl Drop for Flood {
+    /// Workers that were never released are sent home.
+    fn drop(&mut self) {
+        if !self.workers.is_empty() {
+            self.shared.gate.open(None);
+        }
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) -> Result<Share, FloodError> {
+        let Some(clock) = self.gate.pass() else {
+            return Ok(Share::default());
+        };
+        let before = thread_cpu_us();
+        let attempts = match self.spec.start {
+            Start::Together => self.in_turn(clock),
+            Start::OneByOne => self.all_from_one_thread(clock),
+        }?;
+        let cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
+        Ok(Share { attempts, cpu_us })
+    }
+
+    /// When an attempt is meant to start: spread evenly, from 0.
+    fn intended_us(&self, n: u32) -> u64 {
+        self.spec.spread.as_us() * u64::from(n) / u64::from(self.spec.connections)
+    }
+
+    /// One attempt after the other, as long as there are any left for this worker.
+    fn in_turn(&self, clock: Clock) -> Result<Vec<Attempt>, FloodError> {
+        let mut attempts = Vec::new();
+        loop {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            if n >= self.spec.connections {
+                return Ok(attempts);
+            }
+            // An attempt that had to wait for a free worker is meant to start when the worker is free.
+            let free_us = if attempts.is_empty() { 0 } else { clock.now_us() };
+            let intended_us = self.intended_us(n).max(free_us);
+            clock.sleep_until(intended_us);
+            let mut step = Running::begin(n, intended_us, &self.target, clock);
+            let attempt = loop {
+                match step {
+                    Step::Ended(attempt) => break attempt,
+                    Step::Goes(running) => {
+                        let rest = running.time_left(clock);
+                        if rest.is_zero() {
+                            break running.expired(&self.target, clock);
+                        }
+                        let mut poll = [PollFd::new(running.fd(), running.interest())];
+                        step = if wait(&mut poll, rest)? {
+                            running.ready(&self.target, clock)
+                        } else {
+                            Step::Goes(running)
+                        };
+                    }
+                }
+            };
+            self.target.progress.ended(&attempt);
+            attempts.push(attempt);
+        }
+    }
+
+    /// All attempts from this thread: each connect is sent in its turn, none waits for another.
+    fn all_from_one_thread(&self, clock: Clock) -> Result<Vec<Attempt>, FloodError> {
+        let mut attempts = Vec::new();
+        let mut running: Vec<Running> = Vec::new();
+        let mut next = 0;
+        loop {
+            while next < self.spec.connections && clock.until(self.intended_us(next)).is_zero() {
+                match Running::begin(next, self.intended_us(next), &self.target, clock) {
+                    Step::Goes(one) => running.push(one),
+                    Step::Ended(attempt) => self.finish(attempt, &mut attempts),
+                }
+                next += 1;
+            }
+            let upcoming = (next < self.spec.connections).then(|| clock.until(self.intended_us(next)));
+            let rest = running.iter().map(|one| one.time_left(clock)).chain(upcoming).min();
+            let Some(rest) = rest else {
+                return Ok(attempts);
+            };
+            let mut poll: Vec<PollFd<'_>> = running
+                .iter()
+                .map(|one| PollFd::new(one.fd(), one.interest()))
+                .collect();
+            wait(&mut poll, rest)?;
+            let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+            for (one, is_ready) in std::mem::take(&mut running).into_iter().zip(ready) {
+                let step = if is_ready {
+                    one.ready(&self.target, clock)
+                } else if one.time_left(clock).is_zero() {
+                    Step::Ended(one.expired(&self.target, clock))
+                } else {
+                    Step::Goes(one)
+                };
+                match step {
+                    Step::Goes(one) => running.push(one),
+                    Step::Ended(attempt) => self.finish(attempt, &mut attempts),
+                }
+            }
+        }
+    }
+
+    fn finish(&self, attempt: Attempt, attempts: &mut Vec<Attempt>) {
+        self.target.progress.ended(&attempt);
+        attempts.push(attempt);
+    }
+}
+
+/// Polls for at most `rest`; whether anything is ready.
+fn wait(poll: &mut [PollFd<'_>], rest: Duration) -> Result<bool, FloodError> {
+    match ppoll(poll, Some(TimeSpec::from_duration(rest)), None) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(errno) => Err(FloodError::Worker(format!("poll: {errno}"))),
+    }
+}

@@ -1,0 +1,10 @@
+//! The two ends of an experiment: the slow-accept server and the flood client, both of plain threads.
+
+mod attempt;
+mod clock;
+mod flood;
+mod server;
+
+pub use clock::Clock;
+pub use flood::{Flood, FloodError, Progress, Target};
+pub use server::{Server, ServerError, ServerLog};

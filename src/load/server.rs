@@ -1,0 +1,397 @@
+//! The slow-accept server: listens with an explicit backlog and accepts when it is told to.
+//!
+//! One thread waits for everything at once, so that a client that stays silent never holds up the accept loop.
+//! Answering takes no time of its own: the pause after each accept is the whole service time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::Clock;
+use super::attempt::errno_of;
+use super::clock::thread_cpu_us;
+use crate::arm::{AcceptBatch, AcceptPolicy, ServerSpec, SpeaksFirst};
+use crate::observation::Accept;
+use crate::sys;
+
+/// A server that could not be started or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A listening socket could not be set up.
+    #[error("server: cannot {operation} on {address}: {source}")]
+    Socket {
+        /// What was attempted.
+        operation: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The server's thread failed.
+    #[error("the server's thread failed: {0}")]
+    Thread(String),
+}
+
+/// A server that listens; it accepts from [`Server::begin`] on.
+pub struct Server {
+    address: SocketAddr,
+    sockets: Arc<Vec<Socket>>,
+    stop: Arc<EventFd>,
+    begin: mpsc::Sender<(Clock, mpsc::SyncSender<()>)>,
+    thread: JoinHandle<Result<ServerLog, ServerError>>,
+}
+
+/// What the server saw.
+#[derive(Debug, Default)]
+pub struct ServerLog {
+    /// Every accepted connection, in order.
+    pub accepts: Vec<Accept>,
+    /// accept() calls that failed, as errno names.
+    pub failures: Vec<String>,
+    /// The thread's processor time.
+    pub cpu_us: Option<u64>,
+}
+
+impl Server {
+    /// Binds a free port of `ip` in the calling thread's namespace, listens, and starts the server's thread.
+    /// With `listen = false` the port is only bound: connecting to it is refused.
+    ///
+    /// # Errors
+    /// A socket that could not be set up.
+    pub fn open(ip: IpAddr, spec: &ServerSpec, speaks_first: SpeaksFirst) -> Result<Self, ServerError> {
+        let mut address = SocketAddr::new(ip, 0);
+        let mut sockets = Vec::new();
+        for _ in 0..spec.reuseport {
+            let socket = listening(address, spec)?;
+            let bound = socket.local_addr().map(|bound| bound.as_socket());
+            address = match bound {
+                Ok(Some(bound)) => bound,
+                _ => return Err(failed("learn the port", address)(ErrorKind::AddrNotAvailable.into())),
+            };
+            sockets.push(socket);
+        }
+        let stop = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
+            .map_err(|errno| ServerError::Thread(format!("eventfd: {errno}")))?;
+        let (sockets, stop) = (Arc::new(sockets), Arc::new(stop));
+        let (begin, inbox) = mpsc::channel::<(Clock, mpsc::SyncSender<()>)>();
+        let body = {
+            let (sockets, stop, spec) = (Arc::clone(&sockets), Arc::clone(&stop), spec.clone());
+            move || {
+                let Ok((clock, ready)) = inbox.recv() else {
+                    return Ok(ServerLog::default());
+                };
+                // `begin` waits for this; if it has gone, so will the next wait.
+                let _ = ready.send(());
+                Loop {
+                    sockets: if spec.listen { &sockets } else { &[] },
+                    stop: &stop,
+                    pace: Pace::new(&spec),
+                    spec: &spec,
+                    speaks_first,
+                    clock,
+                    open: Vec::new(),
+                    log: ServerLog::default(),
+                }
+                .run()
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("server-accept".into())
+            .spawn(body)
+            .map_err(|error| ServerError::Thread(error.to_string()))?;
+        Ok(Self {
+            address,
+            sockets,
+            stop,
+            begin,
+            thread,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The kernel's cookies of its listening sockets.
+    ///
+    /// # Errors
+    /// The error of getsockopt(2).
+    pub fn cookies(&self) -> io::Result<Vec<u64>> {
+        self.sockets.iter().map(Socket::cookie).collect()
+    }
+
+    /// Starts accepting by `clock`, and returns when the server's thread is at it.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub fn begin(&self, clock: Clock) -> Result<(), ServerError> {
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let ended = || ServerError::Thread("it has ended".into());
+        self.begin.send((clock, ready)).map_err(|_| ended())?;
+        is_ready.recv().map_err(|_| ended())
+    }
+
+    /// Stops accepting, without draining the queue. The listening sockets stay open as long as what is returned.
+    ///
+    /// # Errors
+    /// The server's thread failed.
+    pub fn stop(self) -> Result<(ServerLog, impl Sized), ServerError> {
+        self.stop
+            .write(1)
+            .map_err(|errno| ServerError::Thread(format!("cannot wake it: {errno}")))?;
+        drop(self.begin);
+        let log = self
+            .thread
+            .join()
+            .map_err(|_| ServerError::Thread("it panicked".into()))??;
+        Ok((log, self.sockets))
+    }
+}
+
+fn failed(operation: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> ServerError {
+    move |source| ServerError::Socket {
+        operation,
+        address,
+        source,
+    }
+}
+
+fn listening(address: SocketAddr, spec: &ServerSpec) -> Result<Socket, ServerError> {
+    let kind = Type::STREAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
+        .map_err(failed("open a socket", address))?;
+    if spec.reuseport > 1 {
+        socket.set_reuse_port(true).map_err(failed("set SO_REUSEPORT", address))?;
+    }
+    if let Some(period) = spec.defer_accept {
+        let seconds = u32::try_from(period.as_us() / 1_000_000).unwrap_or(u32::MAX);
+        sys::defer_accept(&socket, seconds).map_err(failed("set TCP_DEFER_ACCEPT", address))?;
+    }
+    socket.bind(&address.into()).map_err(failed("bind", address))?;
+    if spec.listen {
+        socket.listen(spec.backlog).map_err(failed("listen", address))?;
+    }
+    Ok(socket)
+}
+
+/// When the next accept is due. Pure: the clock is given to it.
+#[derive(Debug, Clone)]
+struct Pace {
+    policy: AcceptPolicy,
+    delay_us: u64,
+    not_before_us: u64,
+    /// The plan's current entry and how many it has let in.
+    batch: Option<(AcceptBatch, u32)>,
+}
+
+impl Pace {
+    fn new(spec: &ServerSpec) -> Self {
+        Self {
+            policy: spec.accept.clone(),
+            delay_us: spec.accept_delay.as_us(),
+            not_before_us: spec.accept_from.as_us(),
+            batch: None,
+        }
+    }
+
+    /// When the next accept may happen; `None` when none will, as far as is known now.
+    fn next_us(&mut self, now_us: u64) -> Option<u64> {
+        let planned = match &self.policy {
+            AcceptPolicy::Never => return None,
+            AcceptPolicy::Loop => 0,
+            AcceptPolicy::Plan(batches) => {
+                let current = batches.iter().rev().find(|batch| batch.at.as_us() <= now_us);
+                if let Some(current) = current
+                    && self.batch.is_none_or(|(batch, _)| batch != *current)
+                {
+                    self.batch = Some((*current, 0));
+                }
+                match self.batch {
+                    Some((batch, taken)) if taken < batch.count => batch.at.as_us(),
+                    _ => batches.iter().map(|batch| batch.at.as_us()).find(|at| *at > now_us)?,
+                }
+            }
+        };
+        Some(planned.max(self.not_before_us))
+    }
+
+    fn accepted(&mut self, at_us: u64) {
+        self.not_before_us = at_us.saturating_add(self.delay_us);
+        if let Some((_, taken)) = &mut self.batch {
+            *taken += 1;
+        }
+    }
+}
+
+/// The pause after an accept() that failed for want of descriptors or memory: the connection stays in the
+/// queue, and trying again at once would only burn the processor.
+const AFTER_FAILURE_US: u64 = 10_000;
+
+/// The server's thread.
+struct Loop<'a> {
+    sockets: &'a [Socket],
+    stop: &'a EventFd,
+    spec: &'a ServerSpec,
+    speaks_first: SpeaksFirst,
+    clock: Clock,
+    pace: Pace,
+    /// Accepted connections that still have something to say, with their place in the log.
+    open: Vec<(usize, Socket)>,
+    log: ServerLog,
+}
+
+impl Loop<'_> {
+    fn run(mut self) -> Result<ServerLog, ServerError> {
+        let before = thread_cpu_us();
+        loop {
+            let now_us = self.clock.now_us();
+            let due_us = self.pace.next_us(now_us);
+            let accepting = due_us.is_some_and(|due| due <= now_us);
+            let sockets = if accepting { self.sockets } else { &[] };
+            let rest = due_us.filter(|_| !accepting).map(|due| self.clock.until(due));
+
+            let mut poll = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
+            poll.extend(sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
+            poll.extend(self.open.iter().map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
+            wait(&mut poll, rest)?;
+            let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+            let (stop, rest) = ready.split_at(1);
+            let (listeners, connections) = rest.split_at(sockets.len());
+            if stop[0] {
+                self.log.cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
+                return Ok(self.log);
+            }
+            self.converse(connections);
+            for (n, is_ready) in listeners.iter().enumerate() {
+                let now_us = self.clock.now_us();
+                if *is_ready && self.pace.next_us(now_us).is_some_and(|due| due <= now_us) {
+                    self.accept(n);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        match self.sockets[listener].accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            Ok((socket, peer)) => {
+                let at_us = self.clock.now_us();
+                self.pace.accepted(at_us);
+                let Some(peer) = peer.as_socket() else {
+                    return;
+                };
+                let n = self.log.accepts.len();
+                self.log.accepts.push(Accept {
+                    at_us,
+                    listener,
+                    peer,
+                    error: None,
+                });
+                match self.speaks_first {
+                    SpeaksFirst::Server => self.answer(n, socket),
+                    SpeaksFirst::Client | SpeaksFirst::Nobody => self.open.push((n, socket)),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.log.failures.extend(errno_of(&error));
+                let now_us = self.clock.now_us();
+                self.pace.not_before_us = now_us + AFTER_FAILURE_US;
+            }
+        }
+    }
+
+    fn answer(&mut self, n: usize, mut socket: Socket) {
+        if let Some(text) = self.spec.answer.turn(n)
+            && let Err(error) = socket.write_all(text.as_bytes())
+        {
+            self.log.accepts[n].error = errno_of(&error);
+        }
+    }
+
+    /// Reads from the connections that have something to read: answers a line, closes what has ended.
+    fn converse(&mut self, ready: &[bool]) {
+        for ((n, mut socket), is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
+            if !is_ready {
+                self.open.push((n, socket));
+                continue;
+            }
+            let mut bytes = [0; 64];
+            match socket.read(&mut bytes) {
+                Ok(0) => self.log.accepts[n].error = Some("EOF".into()),
+                Ok(length) if bytes[..length].contains(&b'\n') => self.answer(n, socket),
+                Ok(_) => self.open.push((n, socket)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.open.push((n, socket)),
+                Err(error) => self.log.accepts[n].error = errno_of(&error),
+            }
+        }
+    }
+}
+
+fn wait(poll: &mut [PollFd<'_>], rest: Option<Duration>) -> Result<(), ServerError> {
+    match ppoll(poll, rest.map(TimeSpec::from_duration), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(ServerError::Thread(format!("poll: {errno}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::Span;
+
+    fn pace(policy: AcceptPolicy, delay_ms: u64, from_ms: u64) -> Pace {
+        Pace {
+            policy,
+            delay_us: delay_ms * 1_000,
+            not_before_us: from_ms * 1_000,
+            batch: None,
+        }
+    }
+
+    fn batch(at_ms: u64, count: u32) -> AcceptBatch {
+        AcceptBatch {
+            at: Span::from_ms(at_ms),
+            count,
+        }
+    }
+
+    #[test]
+    fn a_loop_pauses_after_each_accept() {
+        let mut pace = pace(AcceptPolicy::Loop, 80, 100);
+        assert_eq!(pace.next_us(0), Some(100_000));
+        pace.accepted(130_000);
+        assert_eq!(pace.next_us(130_000), Some(210_000));
+    }
+
+    #[test]
+    fn a_plan_lets_in_as_many_as_it_says() {
+        let mut pace = pace(AcceptPolicy::Plan(vec![batch(400, 2), batch(1_400, 9)]), 0, 0);
+        assert_eq!(pace.next_us(0), Some(400_000));
+        assert_eq!(pace.next_us(400_000), Some(400_000));
+        pace.accepted(400_010);
+        assert_eq!(pace.next_us(400_010), Some(400_010));
+        pace.accepted(400_020);
+        assert_eq!(pace.next_us(400_020), Some(1_400_000));
+        assert!(pace.next_us(1_500_000).is_some_and(|due| due <= 1_500_000));
+    }
+
+    #[test]
+    fn a_plan_that_is_used_up_accepts_nothing_more() {
+        let mut pace = pace(AcceptPolicy::Plan(vec![batch(0, 1)]), 0, 0);
+        assert_eq!(pace.next_us(0), Some(0));
+        pace.accepted(5);
+        assert_eq!(pace.next_us(10), None);
+        assert_eq!(super::Pace { policy: AcceptPolicy::Never, ..pace }.next_us(10), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! Interfaces, addresses and neighbours through rtnetlink. The only place that runs an asynchronous runtime.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::net::if_::if_nametoindex;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::neighbour::NeighbourState;
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, new_connection};
+
+use super::NetnsError;
+
+/// The loopback interface is the first of every namespace.
+const LOOPBACK_INDEX: u32 = 1;
+
+/// One end of a link between two namespaces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// The interface's name.
+    pub(super) name: &'static str,
+    /// The interface's link-layer address.
+    pub(super) mac: [u8; 6],
+    /// The interface's IP address.
+    pub(super) ip: IpAddr,
+    /// The length of the network's prefix.
+    pub(super) prefix: u8,
+}
+
+pub(super) fn loopback_up() -> Result<(), NetnsError> {
+    with_netlink(async |handle| {
+        handle
+            .link()
+            .set(LinkUnspec::new_with_index(LOOPBACK_INDEX).up().build())
+            .execute()
+            .await
+            .map_err(failed("bring up the loopback interface"))
+    })
+}
+
+/// Creates a veth pair in the calling thread's namespace and moves its second end into another.
+pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Result<(), NetnsError> {
+    with_netlink(async |handle| {
+        handle
+            .link()
+            .add(LinkVeth::new(here.name, there.name).build())
+            .execute()
+            .await
+            .map_err(failed("create a veth pair"))?;
+        let index = index_of(there.name)?;
+        handle
+            .link()
+            .set(LinkUnspec::new_with_index(index).setns_by_fd(other.as_raw_fd()).build())
+            .execute()
+            .await
+            .map_err(failed(&format!("move {} into the other namespace", there.name)))
+    })
+}
+
+/// Gives an end in the calling thread's namespace its addresses, brings it up, and presets its neighbour, so
+/// that address resolution costs no round trip.
+pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
+    with_netlink(async |handle| {
+        let index = index_of(end.name)?;
+        handle
+            .link()
+            .set(LinkUnspec::new_with_index(index).address(end.mac.to_vec()).up().build())
+            .execute()
+            .await
+            .map_err(failed(&format!("bring up {}", end.name)))?;
+        let mut address = handle.address().add(index, end.ip, end.prefix);
+        if end.ip.is_ipv6() {
+            // Nobody else can have the address, and detection of duplicates would delay it by a second.
+            let flags = AddressAttribute::Flags(AddressFlags::Nodad);
+            address.message_mut().attributes.push(flags);
+        }
+        address
+            .execute()
+            .await
+            .map_err(failed(&format!("give {} the address {}", end.name, end.ip)))?;
+        handle
+            .neighbours()
+            .add(index, neighbour.ip)
+            .link_layer_address(&neighbour.mac)
+            .state(NeighbourState::Permanent)
+            .execute()
+            .await
+            .map_err(failed(&format!("preset the neighbour {}", neighbour.ip)))
+    })
+}
+
+fn index_of(name: &str) -> Result<u32, NetnsError> {
+    if_nametoindex(name).map_err(failed(&format!("find the interface {name}")))
+}
+
+fn failed<E: std::fmt::Display>(operation: &str) -> impl FnOnce(E) -> NetnsError {
+    move |error| NetnsError::Link {
+        operation: operation.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// Runs `task` with a netlink connection of the calling thread's namespace.
+fn with_netlink<T>(task: impl AsyncFnOnce(Handle) -> Result<T, NetnsError>) -> Result<T, NetnsError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(failed("start a runtime for netlink"))?;
+    runtime.block_on(async {
+        let (connection, handle, _) = new_connection().map_err(failed("open a netlink socket"))?;
+        tokio::spawn(connection);
+        task(handle).await
+    })
+}

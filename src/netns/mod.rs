@@ -1,0 +1,41 @@
+//! Anonymous network namespaces: each is owned by a thread and vanishes with it, also after SIGKILL.
+
+mod link;
+mod refusal;
+mod sysctl;
+mod thread;
+mod topology;
+mod user;
+
+pub use refusal::Refusal;
+pub use sysctl::{SysctlError, in_force, read_file as read_sysctl_file};
+pub use thread::Namespace;
+pub use topology::Topology;
+pub use user::{KernelSteps, Steps, enter};
+
+/// A namespace that could not be made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum NetnsError {
+    /// The kernel refuses namespaces to this process.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A link, address or neighbour could not be set up.
+    #[error("cannot {operation}: {reason}")]
+    Link {
+        /// What was attempted, on what.
+        operation: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A sysctl does not have the value that the experiment needs.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// The owning thread could not be started or has ended.
+    #[error("the thread that owns the {role} namespace {problem}")]
+    Thread {
+        /// Whose namespace.
+        role: &'static str,
+        /// What happened to it.
+        problem: String,
+    },
+}

@@ -1,0 +1,99 @@
+//! A network namespace owned by a thread.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+
+use super::{KernelSteps, NetnsError, Refusal, Steps, link};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A fresh network namespace with its loopback interface up. It lives as long as its thread, the threads that
+/// were spawned inside it, and the sockets that were opened in it.
+pub struct Namespace {
+    role: &'static str,
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    fd: OwnedFd,
+}
+
+impl Namespace {
+    /// Creates one for `role`, the word for it in messages and thread names.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or the loopback interface that would not come up.
+    pub fn create(role: &'static str) -> Result<Self, NetnsError> {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let body = move || match enter() {
+            Err(error) => drop(ready.send(Err(error))),
+            Ok(fd) => {
+                drop(ready.send(Ok(fd)));
+                inbox.iter().for_each(|job| job());
+            }
+        };
+        let lost = |problem: String| NetnsError::Thread { role, problem };
+        let thread = thread::Builder::new()
+            .name(role.into())
+            .spawn(body)
+            .map_err(|error| lost(format!("could not be started: {error}")))?;
+        let fd = is_ready.recv().map_err(|_| lost("has ended".into()))??;
+        Ok(Self {
+            role,
+            jobs: Some(jobs),
+            thread: Some(thread),
+            fd,
+        })
+    }
+
+    /// Runs `job` on the owning thread and waits for it. Threads that the job spawns stay in the namespace.
+    ///
+    /// # Errors
+    /// The job panicked.
+    pub fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NetnsError> {
+        let lost = || NetnsError::Thread {
+            role: self.role,
+            problem: "has ended, or its task has panicked".into(),
+        };
+        let (done, result) = mpsc::sync_channel(1);
+        let job = Box::new(move || drop(done.send(job())));
+        let jobs = self.jobs.as_ref().ok_or_else(lost)?;
+        jobs.send(job).map_err(|_| lost())?;
+        result.recv().map_err(|_| lost())
+    }
+
+    /// The namespace itself.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A job that panicked has already been reported by `run`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Moves the calling thread, and it alone, into a fresh namespace.
+fn enter() -> Result<OwnedFd, NetnsError> {
+    let refused = |step: &str, errno| Refusal::new(step, errno, |name| KernelSteps.sysctl(name));
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
+    let path = "/proc/thread-self/ns/net";
+    let file = File::open(path).map_err(|error| {
+        let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+        refused(&format!("opening {path}"), errno)
+    })?;
+    link::loopback_up()?;
+    Ok(file.into())
+}

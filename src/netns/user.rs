@@ -1,0 +1,133 @@
+//! The way to CAP_SYS_ADMIN without root: a user namespace, entered before the first thread starts.
+
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{getegid, geteuid};
+
+use super::Refusal;
+
+/// What entering a user namespace asks of the system; a seam, so that every refusal can be staged.
+pub trait Steps {
+    /// Whether this process may create network namespaces as it is.
+    fn has_sys_admin(&self) -> bool;
+    /// `unshare(2)`.
+    fn unshare(&self, flags: CloneFlags) -> Result<(), Errno>;
+    /// Writes a file.
+    fn write(&self, path: &str, text: &str) -> io::Result<()>;
+    /// Reads a sysctl by dotted name.
+    fn sysctl(&self, name: &str) -> Option<String>;
+}
+
+/// The real system.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelSteps;
+
+impl Steps for KernelSteps {
+    fn has_sys_admin(&self) -> bool {
+        const CAP_SYS_ADMIN: u32 = 21;
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        effective
+            .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+            .is_some_and(|set| set & (1 << CAP_SYS_ADMIN) != 0)
+    }
+
+    fn unshare(&self, flags: CloneFlags) -> Result<(), Errno> {
+        unshare(flags)
+    }
+
+    fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        fs::write(path, text)
+    }
+
+    fn sysctl(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
+        Some(text.trim().to_owned())
+    }
+}
+
+/// Makes sure that this process may create network namespaces: with CAP_SYS_ADMIN as it is, else in a user
+/// namespace of its own, in which it keeps its user and group. Must be called while there is only one thread.
+///
+/// Its own id is mapped to itself: mapped to 0, programs that it starts would try to change owner and fail.
+///
+/// # Errors
+/// The step that the kernel refused, with the setting behind it and the ways out.
+pub fn enter(steps: &impl Steps) -> Result<(), Refusal> {
+    if steps.has_sys_admin() {
+        return Ok(());
+    }
+    let (uid, gid) = (geteuid(), getegid());
+    let refused = |step: &str, errno| Refusal::new(step, errno, |name| steps.sysctl(name));
+    steps
+        .unshare(CloneFlags::CLONE_NEWUSER)
+        .map_err(|errno| refused("unshare(CLONE_NEWUSER)", errno))?;
+    for (path, text) in [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{uid} {uid} 1")),
+        ("/proc/self/gid_map", format!("{gid} {gid} 1")),
+    ] {
+        steps.write(path, &text).map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+            refused(&format!("writing {path}"), errno)
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A system that refuses one step.
+    struct Staged {
+        refuses: &'static str,
+        errno: Errno,
+        done: RefCell<Vec<String>>,
+    }
+
+    impl Staged {
+        fn step(&self, name: &str) -> Result<(), Errno> {
+            self.done.borrow_mut().push(name.to_owned());
+            if name == self.refuses { Err(self.errno) } else { Ok(()) }
+        }
+    }
+
+    impl Steps for Staged {
+        fn has_sys_admin(&self) -> bool {
+            false
+        }
+
+        fn unshare(&self, flags: CloneFlags) -> Result<(), Errno> {
+            assert_eq!(flags, CloneFlags::CLONE_NEWUSER);
+            self.step("unshare")
+        }
+
+        fn write(&self, path: &str, _: &str) -> io::Result<()> {
+            self.step(path).map_err(|errno| io::Error::from_raw_os_error(errno as i32))
+        }
+
+        fn sysctl(&self, name: &str) -> Option<String> {
+            (name == "kernel.apparmor_restrict_unprivileged_userns").then(|| "1".to_owned())
+        }
+    }
+
+    #[test]
+    fn the_step_that_was_refused_is_named_and_nothing_follows_it() {
+        for (n, refuses, named) in [
+            (1, "unshare", "unshare(CLONE_NEWUSER) failed with EPERM"),
+            (3, "/proc/self/uid_map", "writing /proc/self/uid_map failed with EPERM"),
+            (4, "/proc/self/gid_map", "writing /proc/self/gid_map failed with EPERM"),
+        ] {
+            let staged = Staged { refuses, errno: Errno::EPERM, done: RefCell::default() };
+            let text = enter(&staged).unwrap_err().to_string();
+            assert!(text.contains(named), "{text}");
+            assert!(text.contains("apparmor_restrict_unprivileged_userns = 1"), "{text}");
+            assert_eq!(staged.done.borrow().len(), n, "{:?}", staged.done);
+        }
+    }
+}

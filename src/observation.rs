@@ -1,0 +1,239 @@
+//! What one trial read from the kernel, the server and the clients. Nothing here is derived.
+//!
+//! An [`Observation`] is stored the moment its trial ends; results, tables and charts are made from the stored
+//! file. All times are microseconds since the trial's origin, the instant at which the clients were released.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the stored form. A change that an older reader would misread raises it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One trial's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// The stored form's version.
+    pub schema_version: u32,
+    /// The arm's full name.
+    pub arm: String,
+    /// The trial's number within its arm, from 0.
+    pub index: u32,
+    /// How the trial ended.
+    pub status: TrialStatus,
+    /// Why it failed or was skipped.
+    pub reason: Option<String>,
+    /// What was read; absent when the trial was skipped or failed before it began.
+    pub measured: Option<Measured>,
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrialStatus {
+    /// It ran to its end.
+    Measured,
+    /// It broke off.
+    Failed,
+    /// This machine does not allow it.
+    Skipped,
+}
+
+/// The readings of a trial that ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What could not be read, or was read with reservations, in words.
+    pub notes: Vec<String>,
+    /// The server's namespace; on a loopback link the client's too.
+    pub server: Namespace,
+    /// The client's namespace, when it is another one.
+    pub client: Option<Namespace>,
+    /// Packets that the whole machine dropped from its per-CPU queues (`softnet_stat`), before and after.
+    pub softnet_dropped: BeforeAfter<u64>,
+    /// The sockets that listened.
+    pub listeners: Vec<Listener>,
+    /// Every attempt, by number.
+    pub attempts: Vec<Attempt>,
+    /// Every connection that accept() returned, in that order.
+    pub accepts: Vec<Accept>,
+    /// Sockets on the server's port at the end that accept() had not returned: half-open and queued ones.
+    pub pending: Vec<Pending>,
+    /// Processor time.
+    pub cpu: Cpu,
+    /// When the last client ended.
+    pub ended_us: u64,
+}
+
+/// A reading before the clients start and one after the last has ended. Unknown is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BeforeAfter<T> {
+    /// Before the clients start.
+    pub before: Option<T>,
+    /// After the last client has ended.
+    pub after: Option<T>,
+}
+
+/// What belongs to a namespace.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Namespace {
+    /// The sysctls in force, by dotted name; `None` where the kernel does not show one.
+    pub sysctls: BTreeMap<String, Option<String>>,
+    /// Sysctls of that list that were measured because the kernel hides them, and how.
+    pub measured_sysctls: BTreeMap<String, String>,
+    /// The kernel's counters.
+    pub counters: BeforeAfter<Counters>,
+    /// Packets that the interfaces dropped on receipt (`/proc/net/dev`), by interface.
+    pub rx_dropped: BeforeAfter<BTreeMap<String, u64>>,
+}
+
+/// Kernel counters by `Section.Name` as the kernel spells them; `None` where a value could not be read.
+/// Most are unsigned 64-bit counters, a few are signed settings (`Tcp.MaxConn` is -1).
+pub type Counters = BTreeMap<String, Option<i128>>;
+
+/// A listening socket and the looks that were taken at it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Listener {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The `listen()` argument.
+    pub backlog_requested: i32,
+    /// The look before the clients start.
+    pub before: Look,
+    /// The looks while they ran.
+    pub samples: Samples,
+    /// The look after the last client has ended and the server has stopped.
+    pub after: Look,
+}
+
+/// One look at a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// Accept-queue length: Recv-Q of the LISTEN socket.
+    pub recv_q: u32,
+    /// The limit in force: Send-Q of the LISTEN socket.
+    pub send_q: u32,
+    /// The socket's drop counter; `None` where the kernel does not tell.
+    pub drops: Option<u32>,
+}
+
+/// The looks of a sampler, in columns of equal length.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Samples {
+    /// The period that was asked for.
+    pub period_us: u64,
+    /// Ticks that passed without a look.
+    pub missed: u64,
+    /// When each look was really taken.
+    pub at_us: Vec<u64>,
+    /// Recv-Q at each look.
+    pub recv_q: Vec<u32>,
+    /// The drop counter at each look.
+    pub drops: Vec<Option<u32>>,
+}
+
+/// One attempt of the flood client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Its number, from 0.
+    pub n: u32,
+    /// When it was meant to start.
+    pub intended_us: u64,
+    /// When it started.
+    pub started_us: u64,
+    /// When the handshake was done as the client sees it.
+    pub connected_us: Option<u64>,
+    /// When the first byte of an answer arrived.
+    pub first_byte_us: Option<u64>,
+    /// When it ended.
+    pub ended_us: u64,
+    /// How far it had come.
+    pub stage: Stage,
+    /// How it ended there.
+    pub ended: Ended,
+    /// The error, as the errno's name.
+    pub errno: Option<String>,
+    /// The client's port.
+    pub local_port: Option<u16>,
+    /// What the server's side held when a connected and unanswered client ended.
+    pub server_side: Option<ServerSide>,
+}
+
+/// How far an attempt had come when it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It had no socket yet.
+    Socket,
+    /// The handshake was not done.
+    Connect,
+    /// The client was sending its line.
+    Send,
+    /// The client was waiting for the answer, or staying silent.
+    Receive,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// The right answer came.
+    Answered,
+    /// Another answer came.
+    WrongAnswer,
+    /// The stream ended before an answer.
+    EndOfStream,
+    /// The client's time was up.
+    TimeUp,
+    /// Nobody was to speak, and the client held its connection until its time was up.
+    Held,
+    /// A system call failed.
+    Error,
+}
+
+/// What the server's kernel held for a client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerSide {
+    /// A full socket: in the accept queue, or accepted.
+    Established,
+    /// A half-open request.
+    HalfOpen,
+    /// Nothing.
+    Nothing,
+}
+
+/// A connection that accept() returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accept {
+    /// When accept() returned it.
+    pub at_us: u64,
+    /// Which of the listening sockets it came from.
+    pub listener: usize,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The error that the server met on it, as the errno's name; `EOF` when the client had closed.
+    pub error: Option<String>,
+}
+
+/// A socket on the server's port that accept() had not returned at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// What it was.
+    pub state: ServerSide,
+}
+
+/// Processor time during the flood. Unknown is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The server's thread.
+    pub server_us: Option<u64>,
+    /// The client's threads together.
+    pub client_us: Option<u64>,
+    /// The machine's idle time over all processors, in clock ticks, before and after.
+    pub idle_ticks: BeforeAfter<u64>,
+    /// The machine's whole time over all processors, in clock ticks, before and after.
+    pub all_ticks: BeforeAfter<u64>,
+}

@@ -1,0 +1,133 @@
+//! Which trials a run consists of, and in which order. Pure and printable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, Override};
+
+/// One arm of a plan, with the name that its settings do not carry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedArm {
+    /// The full name.
+    pub name: String,
+    /// Every resolved setting, in the arm file's own words.
+    pub settings: Arm,
+}
+
+/// A run that has been decided on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The arms in the order asked.
+    pub arms: Vec<PlannedArm>,
+    /// Trials of each arm.
+    pub trials: u32,
+    /// The seed of every random decision.
+    pub seed: u64,
+    /// Keys that were overridden for this run.
+    pub overrides: Vec<Override>,
+}
+
+/// One execution of an arm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial<'a> {
+    /// The arm.
+    pub arm: &'a PlannedArm,
+    /// Its number within the arm, from 0.
+    pub index: u32,
+}
+
+impl Plan {
+    /// A plan of these arms.
+    pub fn new(arms: Vec<Arm>, trials: u32, seed: u64, overrides: Vec<Override>) -> Self {
+        let arms = arms
+            .into_iter()
+            .map(|settings| PlannedArm {
+                name: settings.name.clone(),
+                settings,
+            })
+            .collect();
+        Self {
+            arms,
+            trials,
+            seed,
+            overrides,
+        }
+    }
+
+    /// The trials in the order of their execution: round by round, so that a slow drift of the machine meets
+    /// all arms alike. The first round keeps the order asked; the later ones are shuffled from the seed.
+    pub fn order(&self) -> Vec<Trial<'_>> {
+        let mut random = SplitMix64(self.seed);
+        let mut order = Vec::new();
+        for index in 0..self.trials {
+            let mut round: Vec<_> = self.arms.iter().map(|arm| Trial { arm, index }).collect();
+            if index > 0 {
+                for last in (1..round.len()).rev() {
+                    round.swap(last, random.below(last + 1));
+                }
+            }
+            order.extend(round);
+        }
+        order
+    }
+
+    /// Whether the arm's expectations were written for what this run does.
+    pub fn expectations_apply(&self) -> bool {
+        !self.overrides.iter().any(Override::changes_the_experiment)
+    }
+
+    /// The name of a trial's file; a slash of the arm's name becomes two underscores.
+    pub fn file_stem(arm: &str, index: u32) -> String {
+        format!("{}.{index}", arm.replace('/', "__"))
+    }
+}
+
+/// The generator of Steele, Lea and Flood (OOPSLA 2014): small, seeded, and the same everywhere.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(trials: u32, seed: u64) -> Plan {
+        let arm: Arm = toml::from_str("title = \"t\"\nwhy = \"w\"\nserver.backlog = 1").unwrap();
+        let arms = ["a", "b", "c", "d"].map(|name| Arm { name: name.into(), ..arm.clone() });
+        Plan::new(arms.to_vec(), trials, seed, Vec::new())
+    }
+
+    fn names(plan: &Plan) -> Vec<String> {
+        plan.order().iter().map(|trial| format!("{}{}", trial.arm.name, trial.index)).collect()
+    }
+
+    #[test]
+    fn the_first_round_keeps_the_order_and_every_trial_comes_once() {
+        let order = names(&plan(5, 7));
+        assert_eq!(order[..4], ["a0", "b0", "c0", "d0"]);
+        let mut sorted = order.clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 20);
+        for (round, chunk) in order.chunks(4).enumerate() {
+            assert!(chunk.iter().all(|name| name.ends_with(&round.to_string())), "{chunk:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_follows_from_the_seed() {
+        assert_eq!(names(&plan(9, 7)), names(&plan(9, 7)));
+        assert_ne!(names(&plan(9, 7)), names(&plan(9, 8)));
+    }
+}

@@ -1,0 +1,33 @@
+//! Results as people and programs read them. Pure: results in, bytes out; nothing here opens a file.
+
+mod attempts;
+mod markdown;
+mod samples;
+mod table;
+
+use crate::manifest::Manifest;
+use crate::observation::Observation;
+use crate::result::Results;
+
+pub use table::{comparison, verdicts};
+
+/// A derived file of a run folder: its name and its bytes.
+pub type File = (String, Vec<u8>);
+
+/// Every derived file of a run. The same observations give the same bytes.
+pub fn files(manifest: &Manifest, observations: &[Observation], results: &Results) -> Vec<File> {
+    vec![
+        ("results.json".into(), json(results).into_bytes()),
+        ("data/attempts.csv".into(), attempts::csv(observations)),
+        ("data/samples.csv".into(), samples::csv(observations)),
+        ("README.md".into(), markdown::readme(manifest, results).into_bytes()),
+    ]
+}
+
+/// The results document.
+pub fn json(results: &Results) -> String {
+    // Serialising plain structs and maps with string keys cannot fail.
+    let mut text = serde_json::to_string_pretty(results).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,45 @@
+//! `data/samples.csv`: a row for every look at a listening socket.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::observation::Observation;
+
+#[derive(Serialize)]
+struct Row<'a> {
+    arm: &'a str,
+    trial: u32,
+    listener: usize,
+    address: SocketAddr,
+    at_us: u64,
+    recv_q: u32,
+    send_q: u32,
+    drops: Option<u32>,
+}
+
+pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    for observation in observations {
+        let listeners = observation.measured.iter().flat_map(|measured| &measured.listeners);
+        for (n, listener) in listeners.enumerate() {
+            let samples = &listener.samples;
+            for ((&at_us, &recv_q), &drops) in
+                samples.at_us.iter().zip(&samples.recv_q).zip(&samples.drops)
+            {
+                let row = Row {
+                    arm: &observation.arm,
+                    trial: observation.index,
+                    listener: n,
+                    address: listener.address,
+                    at_us,
+                    recv_q,
+                    send_q: listener.before.send_q,
+                    drops,
+                };
+                rows.serialize(row).expect("a row of plain values is written to memory");
+            }
+        }
+    }
+    rows.into_inner().expect("memory takes every byte")
+}

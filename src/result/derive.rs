@@ -1,0 +1,296 @@
+//! One observation to one trial result.
+
+use std::collections::BTreeMap;
+
+use super::join::{Fate, Ghost, join};
+use super::stats::{Percentiles, ms};
+use super::{
+    Counters, Cpu, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status, SynSchedule,
+    TrialResult, outcome,
+};
+use crate::arm::Arm;
+use crate::observation::{
+    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, TrialStatus,
+};
+
+/// Derives a trial's results. An observation without readings gives a result without figures.
+pub fn trial_result(arm: &Arm, observation: &Observation) -> TrialResult {
+    let mut result = match &observation.measured {
+        Some(measured) => of_measured(arm, measured),
+        None => empty(),
+    };
+    result.index = observation.index;
+    match observation.status {
+        TrialStatus::Measured => {}
+        TrialStatus::Failed => result.status = Status::Failed,
+        TrialStatus::Skipped => result.status = Status::Skipped,
+    }
+    if observation.reason.is_some() {
+        result.reason.clone_from(&observation.reason);
+    }
+    result
+}
+
+fn empty() -> TrialResult {
+    TrialResult {
+        index: 0,
+        status: Status::Ok,
+        reason: None,
+        notes: Vec::new(),
+        attempts: None,
+        accepted: None,
+        wasted_accepts: None,
+        ghosts: None,
+        outcomes: None,
+        errnos: BTreeMap::new(),
+        listeners: Vec::new(),
+        half_open_final: None,
+        counters: Counters::default(),
+        packet_drops: PacketDrops::default(),
+        latency_ms: Latencies::default(),
+        cpu: Cpu::default(),
+        start_skew_ms: None,
+    }
+}
+
+fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
+    let attempts = &measured.attempts;
+    let (fates, unknown_accepts) = join(measured);
+    let mut outcomes: BTreeMap<Outcome, u32> = Outcome::ALL.map(|class| (class, 0)).into();
+    let mut errnos = BTreeMap::new();
+    for attempt in attempts {
+        *outcomes.entry(outcome(attempt)).or_default() += 1;
+        if let Some(errno) = &attempt.errno {
+            let stage = format!("{:?}", attempt.stage).to_lowercase();
+            *errnos.entry(format!("{stage}:{errno}")).or_default() += 1;
+        }
+    }
+    let total: u32 = outcomes.values().sum();
+    let (counters, went_back) = counters(measured, total);
+    let invalid = if went_back.is_empty() {
+        (total != arm.client.connections).then(|| {
+            format!("{total} of {} attempts were recorded", arm.client.connections)
+        })
+    } else {
+        Some(format!("counters went backwards: {}", went_back.join(", ")))
+    };
+    TrialResult {
+        status: if invalid.is_some() { Status::Invalid } else { Status::Ok },
+        reason: invalid,
+        notes: notes(arm, measured, &outcomes, &counters, unknown_accepts),
+        attempts: Some(total),
+        accepted: Some(count(measured.accepts.iter())),
+        wasted_accepts: Some(unknown_accepts + wasted(attempts, &fates)),
+        ghosts: Some(ghosts(&fates)),
+        outcomes: Some(outcomes),
+        errnos,
+        listeners: measured.listeners.iter().map(listener).collect(),
+        half_open_final: Some(count(
+            measured.pending.iter().filter(|one| one.state == ServerSide::HalfOpen),
+        )),
+        counters,
+        packet_drops: packet_drops(measured),
+        latency_ms: latencies(attempts, &fates),
+        cpu: cpu(measured),
+        start_skew_ms: Some(Percentiles::of_us(
+            attempts.iter().map(|one| one.started_us.saturating_sub(one.intended_us)).collect(),
+        )),
+        ..empty()
+    }
+}
+
+fn count(items: impl Iterator) -> u32 {
+    u32::try_from(items.count()).unwrap_or(u32::MAX)
+}
+
+/// Accepted connections whose client had given up or was about to.
+fn wasted(attempts: &[Attempt], fates: &[Fate]) -> u32 {
+    count(attempts.iter().zip(fates).filter(|(attempt, fate)| {
+        fate.accepted_us.is_some()
+            && matches!(outcome(attempt), Outcome::ConnectTimeout | Outcome::ReadTimeout)
+    }))
+}
+
+fn ghosts(fates: &[Fate]) -> Ghosts {
+    let of = |kind| count(fates.iter().filter(|fate| fate.ghost == Some(kind)));
+    Ghosts {
+        waiting: of(Ghost::Waiting),
+        half_open: of(Ghost::HalfOpen),
+        lost: of(Ghost::Lost),
+    }
+}
+
+fn listener(listener: &Listener) -> ListenerResult {
+    let Listener {
+        before,
+        samples,
+        after,
+        ..
+    } = listener;
+    let looks = samples.recv_q.iter().copied().chain([before.recv_q, after.recv_q]);
+    ListenerResult {
+        address: listener.address.ip(),
+        port: listener.address.port(),
+        backlog_requested: listener.backlog_requested,
+        backlog_effective: before.send_q,
+        accept_queue_capacity: u64::from(before.send_q) + 1,
+        recv_q_max: looks.max().unwrap_or(0),
+        recv_q_final: after.recv_q,
+        // The kernel's counter is 32 bits wide and wraps.
+        drops: before.drops.zip(after.drops).map(|(before, after)| after.wrapping_sub(before)),
+        samples: samples.at_us.len(),
+        sample_period_us: samples.period_us,
+        samples_missed: samples.missed,
+    }
+}
+
+/// Values of the counter files that may fall: states and settings, no counters.
+const GAUGES: &[&str] = &["Tcp.CurrEstab", "Tcp.RtoMin", "Tcp.RtoMax", "Tcp.MaxConn", "Ip.Forwarding", "Ip.DefaultTTL"];
+
+/// The counters' growth, and the names of those that fell.
+fn counters(measured: &Measured, attempts: u32) -> (Counters, Vec<String>) {
+    let (server, mut went_back) = deltas(&measured.server.counters);
+    let (client, more) = match &measured.client {
+        Some(client) => deltas(&client.counters),
+        None => (server.clone(), Vec::new()),
+    };
+    went_back.extend(more);
+    let opens = client.get("Tcp.ActiveOpens").copied().flatten();
+    let problem = if measured.server.counters.before.is_none()
+        || measured.server.counters.after.is_none()
+        || !server.contains_key("TcpExt.ListenOverflows")
+    {
+        Some("counters unavailable".to_owned())
+    } else if attempts > 0 && opens == Some(0) {
+        Some("counters do not move here (sandboxed kernel?)".to_owned())
+    } else {
+        None
+    };
+    let known = |counters: BTreeMap<String, Option<i64>>| {
+        // What does not move tells nothing: unknown, not zero.
+        let still = problem.is_some();
+        counters
+            .into_iter()
+            .map(|(name, delta)| (name, delta.filter(|delta| !still || *delta != 0)))
+            .collect()
+    };
+    let counters = Counters {
+        shared: measured.client.is_none(),
+        server: known(server),
+        client: known(client),
+        problem,
+    };
+    (counters, went_back)
+}
+
+fn deltas(
+    counters: &BeforeAfter<observation::Counters>,
+) -> (BTreeMap<String, Option<i64>>, Vec<String>) {
+    let (mut deltas, mut went_back) = (BTreeMap::new(), Vec::new());
+    let (Some(before), Some(after)) = (&counters.before, &counters.after) else {
+        return (deltas, went_back);
+    };
+    for (name, after) in after {
+        let before = before.get(name).copied().flatten();
+        let delta = before.zip(*after).and_then(|(before, after)| i64::try_from(after - before).ok());
+        let is_counter = !GAUGES.contains(&name.as_str());
+        if is_counter && delta.is_some_and(|delta| delta < 0) {
+            went_back.push(name.clone());
+        }
+        deltas.insert(name.clone(), delta.filter(|delta| !is_counter || *delta >= 0));
+    }
+    (deltas, went_back)
+}
+
+fn growth(reading: BeforeAfter<u64>) -> Option<u64> {
+    reading.before.zip(reading.after).and_then(|(before, after)| after.checked_sub(before))
+}
+
+fn packet_drops(measured: &Measured) -> PacketDrops {
+    let rx = |namespace: &observation::Namespace| {
+        let sum = |drops: &BTreeMap<String, u64>| drops.values().sum();
+        growth(BeforeAfter {
+            before: namespace.rx_dropped.before.as_ref().map(sum),
+            after: namespace.rx_dropped.after.as_ref().map(sum),
+        })
+    };
+    PacketDrops {
+        server_rx: rx(&measured.server),
+        client_rx: measured.client.as_ref().map_or_else(|| rx(&measured.server), rx),
+        softnet: growth(measured.softnet_dropped),
+    }
+}
+
+fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
+    let since_start = |attempt: &Attempt, at_us: u64| at_us.saturating_sub(attempt.started_us);
+    let of = |values: Vec<u64>| Some(Percentiles::of_us(values));
+    let is_ok = |attempt: &&Attempt| outcome(attempt) == Outcome::Ok;
+    Latencies {
+        connect: of(attempts
+            .iter()
+            .filter_map(|one| Some(since_start(one, one.connected_us?)))
+            .collect()),
+        answered: of(attempts
+            .iter()
+            .filter(is_ok)
+            .filter_map(|one| Some(since_start(one, one.first_byte_us?)))
+            .collect()),
+        not_ok: of(attempts
+            .iter()
+            .filter(|one| !is_ok(one))
+            .map(|one| since_start(one, one.ended_us))
+            .collect()),
+        accept_wait: of(attempts
+            .iter()
+            .zip(fates)
+            .filter_map(|(one, fate)| Some(fate.accepted_us?.saturating_sub(one.connected_us?)))
+            .collect()),
+    }
+}
+
+/// Fewer clock ticks than this, over all processors, give no share: a tick is 10 ms.
+const ENOUGH_TICKS: u64 = 50;
+
+#[expect(clippy::cast_precision_loss, reason = "clock ticks since boot are far below 2^53")]
+fn cpu(measured: &Measured) -> Cpu {
+    let ticks = growth(measured.cpu.idle_ticks).zip(growth(measured.cpu.all_ticks));
+    Cpu {
+        server_ms: measured.cpu.server_us.map(ms),
+        client_ms: measured.cpu.client_us.map(ms),
+        idle_percent: ticks
+            .filter(|(_, all)| *all >= ENOUGH_TICKS)
+            .map(|(idle, all)| (idle as f64 / all as f64 * 1_000.0).round() / 10.0),
+    }
+}
+
+fn notes(
+    arm: &Arm,
+    measured: &Measured,
+    outcomes: &BTreeMap<Outcome, u32>,
+    counters: &Counters,
+    unknown_accepts: u32,
+) -> Vec<String> {
+    let mut notes = measured.notes.clone();
+    notes.extend(counters.problem.clone());
+    if unknown_accepts > 0 {
+        notes.push(format!(
+            "{unknown_accepts} accepted connections belong to no recorded attempt"
+        ));
+    }
+    let client = measured.client.as_ref().unwrap_or(&measured.server);
+    let timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
+    if timeouts > 0
+        && let Some(schedule) = SynSchedule::of(&client.sysctls)
+        && let Some(retry_ms) = schedule.retry_at(arm.client.timeout.as_us())
+    {
+        notes.push(format!(
+            "the timeout of {} falls on the SYN retry at {} s: counts may differ by up to one per client",
+            arm.client.timeout,
+            retry_ms / 1_000
+        ));
+    }
+    for (name, how) in &measured.server.measured_sysctls {
+        notes.push(format!("{name} is {how}"));
+    }
+    notes
+}

@@ -1,0 +1,78 @@
+//! The join of the client's records with the server's log: who was accepted, when, and who never was.
+
+use std::collections::HashMap;
+
+use crate::observation::{Attempt, Ended, Measured, ServerSide};
+
+/// A connection that the client held as established and the server never accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ghost {
+    /// It was in the accept queue.
+    Waiting,
+    /// The server held a half-open request.
+    HalfOpen,
+    /// The server held nothing.
+    Lost,
+}
+
+/// What the server's side knows of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fate {
+    /// When accept() returned its connection.
+    pub accepted_us: Option<u64>,
+    /// What it was if it never did.
+    pub ghost: Option<Ghost>,
+}
+
+/// The fate of every attempt, in their order, and how many accepted connections belong to none of them.
+///
+/// Ports are used again: among several attempts with the accepted port, the earliest that fits in time is meant,
+/// since the accept queue is served in order of arrival.
+pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
+    let mut fates = vec![Fate::default(); measured.attempts.len()];
+    let mut by_port: HashMap<u16, Vec<usize>> = HashMap::new();
+    for (n, attempt) in measured.attempts.iter().enumerate() {
+        if let Some(port) = attempt.local_port {
+            by_port.entry(port).or_default().push(n);
+        }
+    }
+    for attempts in by_port.values_mut() {
+        attempts.sort_by_key(|&n| measured.attempts[n].started_us);
+    }
+    let mut unknown = 0;
+    for accept in &measured.accepts {
+        let fitting = by_port.get(&accept.peer.port()).into_iter().flatten().find(|&&n| {
+            let attempt = &measured.attempts[n];
+            let gone = matches!(attempt.server_side, Some(ServerSide::HalfOpen | ServerSide::Nothing))
+                && attempt.ended_us < accept.at_us;
+            fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
+        });
+        match fitting {
+            Some(&n) => fates[n].accepted_us = Some(accept.at_us),
+            None => unknown += 1,
+        }
+    }
+    for (fate, attempt) in fates.iter_mut().zip(&measured.attempts) {
+        if fate.accepted_us.is_none() {
+            fate.ghost = ghost(attempt, measured);
+        }
+    }
+    (fates, unknown)
+}
+
+/// What a connected client was that ended by its own clock and was never accepted.
+fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
+    if attempt.connected_us.is_none() || !matches!(attempt.ended, Ended::TimeUp | Ended::Held) {
+        return None;
+    }
+    let at_the_end = || {
+        let port = attempt.local_port?;
+        let pending = measured.pending.iter().find(|pending| pending.peer.port() == port)?;
+        Some(pending.state)
+    };
+    Some(match attempt.server_side.or_else(at_the_end) {
+        Some(ServerSide::Established) => Ghost::Waiting,
+        Some(ServerSide::HalfOpen) => Ghost::HalfOpen,
+        Some(ServerSide::Nothing) | None => Ghost::Lost,
+    })
+}

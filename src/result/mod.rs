@@ -1,0 +1,266 @@
+//! What observations mean: outcomes, deltas, latencies, expectations, verdicts. Pure.
+//!
+//! These types are the results document (docs/format.md). Unknown is `null`, never 0.
+
+mod derive;
+mod expect;
+mod figures;
+mod join;
+mod outcome;
+mod stats;
+mod syn_schedule;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use derive::trial_result;
+pub use expect::{Judged, Verdict};
+pub use join::{Fate, Ghost, join};
+pub use outcome::{Outcome, outcome};
+pub use stats::{Percentiles, Summary};
+pub use syn_schedule::SynSchedule;
+
+use crate::arm::{Arm, Override};
+use crate::manifest::{Host, Manifest, Tool};
+use crate::observation::{Observation, SCHEMA_VERSION};
+use crate::plan::Plan;
+
+/// A run's results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// The document's version.
+    pub schema_version: u32,
+    /// The run's id.
+    pub run_id: String,
+    /// When the run began.
+    pub started_at: Timestamp,
+    /// Whether every planned trial has ended.
+    pub complete: bool,
+    /// The command that began it.
+    pub command: Vec<String>,
+    /// The program that measured.
+    pub tool: Tool,
+    /// The machine.
+    pub host: Host,
+    /// The seed of every random decision.
+    pub seed: u64,
+    /// Keys that were overridden for this run.
+    pub overrides: Vec<Override>,
+    /// The arms in the order asked.
+    pub arms: Vec<ArmResult>,
+}
+
+/// An arm's results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmResult {
+    /// The full name.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Every resolved setting, in the arm file's own words.
+    pub settings: Arm,
+    /// The trials by index.
+    pub trials: Vec<TrialResult>,
+    /// Every figure over the valid trials.
+    pub summary: BTreeMap<String, Summary>,
+    /// What the arm shows, and whether it met what was expected.
+    pub verdict: Verdict,
+}
+
+/// How a trial counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It is valid.
+    Ok,
+    /// It broke off.
+    Failed,
+    /// It ran, and must not be believed.
+    Invalid,
+    /// This machine does not allow it.
+    Skipped,
+}
+
+/// A trial's results. Whatever was not measured is `null`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialResult {
+    /// Its number within the arm.
+    pub index: u32,
+    /// How it counts.
+    pub status: Status,
+    /// Why it is not "ok".
+    pub reason: Option<String>,
+    /// What to keep in mind about its figures, a sentence each.
+    pub notes: Vec<String>,
+    /// Connections attempted: the sum of the outcomes.
+    pub attempts: Option<u32>,
+    /// Connections that accept() returned.
+    pub accepted: Option<u32>,
+    /// Accepted connections whose client had given up.
+    pub wasted_accepts: Option<u32>,
+    /// Connections that the client held as established and the server never accepted.
+    pub ghosts: Option<Ghosts>,
+    /// Attempts by outcome.
+    pub outcomes: Option<BTreeMap<Outcome, u32>>,
+    /// Failed system calls of the client, by stage and errno.
+    pub errnos: BTreeMap<String, u32>,
+    /// The listening sockets.
+    pub listeners: Vec<ListenerResult>,
+    /// Half-open requests at the end.
+    pub half_open_final: Option<u32>,
+    /// Growth of the kernel's counters.
+    pub counters: Counters,
+    /// Packets dropped before TCP saw them.
+    pub packet_drops: PacketDrops,
+    /// Latencies in milliseconds, from the actual start.
+    pub latency_ms: Latencies,
+    /// Processor time.
+    pub cpu: Cpu,
+    /// How late the client's starts were, in milliseconds.
+    pub start_skew_ms: Option<Percentiles>,
+}
+
+/// Ghosts by what the server held of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Ghosts {
+    /// In the accept queue.
+    pub waiting: u32,
+    /// A half-open request.
+    pub half_open: u32,
+    /// Nothing.
+    pub lost: u32,
+}
+
+impl Ghosts {
+    /// All of them.
+    pub fn total(self) -> u32 {
+        self.waiting + self.half_open + self.lost
+    }
+}
+
+/// A listening socket's results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListenerResult {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// The `listen()` argument.
+    pub backlog_requested: i32,
+    /// The limit in force: Send-Q.
+    pub backlog_effective: u32,
+    /// What the queue holds: one more than the limit.
+    pub accept_queue_capacity: u64,
+    /// The deepest queue that was seen: Recv-Q.
+    pub recv_q_max: u32,
+    /// The queue at the end.
+    pub recv_q_final: u32,
+    /// Growth of the socket's drop counter.
+    pub drops: Option<u32>,
+    /// Looks at it.
+    pub samples: usize,
+    /// The period that was asked for.
+    pub sample_period_us: u64,
+    /// Looks that were due and did not happen.
+    pub samples_missed: u64,
+}
+
+/// Growth of the kernel's counters during the trial, by the kernel's names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Counters {
+    /// Whether client and server share a namespace.
+    pub shared: bool,
+    /// Why the counters are unknown or not to be believed.
+    pub problem: Option<String>,
+    /// The server's namespace.
+    pub server: BTreeMap<String, Option<i64>>,
+    /// The client's namespace; the server's again when they share one.
+    pub client: BTreeMap<String, Option<i64>>,
+}
+
+/// Packets dropped before TCP saw them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PacketDrops {
+    /// By the interfaces of the server's namespace on receipt.
+    pub server_rx: Option<u64>,
+    /// By the interfaces of the client's namespace on receipt.
+    pub client_rx: Option<u64>,
+    /// By the whole machine's per-CPU queues.
+    pub softnet: Option<u64>,
+}
+
+/// Latencies, each with its population.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Latencies {
+    /// Start to connected, of the connected.
+    pub connect: Option<Percentiles>,
+    /// Start to the answer, of the answered.
+    pub answered: Option<Percentiles>,
+    /// Start to the end, of those that were not answered.
+    pub not_ok: Option<Percentiles>,
+    /// Connected to accepted, of the accepted.
+    pub accept_wait: Option<Percentiles>,
+}
+
+/// Processor time during the flood.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Cpu {
+    /// The server's thread.
+    pub server_ms: Option<f64>,
+    /// The client's threads.
+    pub client_ms: Option<f64>,
+    /// The machine's idle share.
+    pub idle_percent: Option<f64>,
+}
+
+/// Derives a run's results from its manifest and its observations.
+pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
+    let plan = &manifest.plan;
+    let planned = plan.arms.len() * plan.trials as usize;
+    Results {
+        schema_version: SCHEMA_VERSION,
+        run_id: manifest.run_id.clone(),
+        started_at: manifest.started_at,
+        complete: observations.len() == planned,
+        command: manifest.command.clone(),
+        tool: manifest.tool.clone(),
+        host: manifest.host.clone(),
+        seed: plan.seed,
+        overrides: plan.overrides.clone(),
+        arms: plan
+            .arms
+            .iter()
+            .map(|arm| {
+                let of_arm = observations.iter().filter(|observation| observation.arm == arm.name);
+                let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
+                arm_result(&arm.settings, plan, &manifest.host, trials)
+            })
+            .collect(),
+    }
+}
+
+fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> ArmResult {
+    let summary = figures::summary(arm, &trials);
+    ArmResult {
+        name: arm.name.clone(),
+        title: arm.title.clone(),
+        verdict: Verdict {
+            text: verdict::text(arm, &trials, &summary),
+            ..expect::judge(arm, plan, host, &trials)
+        },
+        settings: arm.clone(),
+        trials,
+        summary,
+    }
+}
+
+impl Results {
+    /// Whether any trial is of this status.
+    pub fn has(&self, status: Status) -> bool {
+        self.arms.iter().flat_map(|arm| &arm.trials).any(|trial| trial.status == status)
+    }
+}

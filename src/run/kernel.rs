@@ -1,0 +1,322 @@
+//! The lab on the real kernel: one trial, step by step, in namespaces of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::sampler::{Sampler, Watched};
+use super::{Lab, TrialError};
+use crate::arm::Arm;
+use crate::load::{Clock, Flood, FloodError, Progress, Server, ServerError, ServerLog, Target};
+use crate::netns::{Namespace, NetnsError, Topology};
+use crate::observation::{
+    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
+};
+use crate::plan::Trial;
+use crate::probe::diag::{Diag, DiagError};
+use crate::probe::{counters, drops, host};
+
+/// The real kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelLab;
+
+/// How often the listening sockets are looked at.
+const SAMPLE_PERIOD_US: u64 = 1_000;
+
+/// The calling thread's view of its namespace.
+const NET: &str = "/proc/thread-self/net";
+
+impl From<NetnsError> for TrialError {
+    fn from(error: NetnsError) -> Self {
+        match error {
+            NetnsError::Refused(refusal) => Self::Refused(refusal),
+            NetnsError::Sysctl(error) => Self::Skipped(error.to_string()),
+            error @ (NetnsError::Link { .. } | NetnsError::Thread { .. }) => Self::failed(error),
+        }
+    }
+}
+
+impl From<DiagError> for TrialError {
+    fn from(error: DiagError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<ServerError> for TrialError {
+    fn from(error: ServerError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<FloodError> for TrialError {
+    fn from(error: FloodError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl Lab for KernelLab {
+    fn ready(&self) -> Result<(), TrialError> {
+        Namespace::create("probe")?;
+        Ok(())
+    }
+
+    fn observe(&self, trial: Trial<'_>, progress: &Arc<Progress>) -> Result<Measured, TrialError> {
+        let arm = &trial.arm.settings;
+        let topology = Topology::build(arm.link, &arm.sysctl)?;
+        let server = open_server(&topology, arm)?;
+        let watched = Watched {
+            address: server.address(),
+            cookies: server.cookies().map_err(TrialError::failed)?,
+        };
+        let mut diag = topology.server.run(Diag::open)??;
+        let before = if arm.server.listen {
+            listening(&watched, &mut diag)?
+        } else {
+            Vec::new()
+        };
+        let flood = prepare_flood(&topology, arm, watched.address, progress)?;
+
+        let mut readings = Take::of(&topology)?;
+        let clock = Clock::start();
+        let sampler = if arm.server.listen {
+            let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
+            let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
+            Some(topology.server.run(start)?.map_err(TrialError::failed)?)
+        } else {
+            None
+        };
+        server.begin(clock)?;
+        flood.release(clock);
+        let (attempts, client_cpu_us) = flood.join()?;
+        let ended_us = clock.now_us();
+        readings.cpu_after();
+        let (log, sockets) = server.stop()?;
+        let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
+        let pending = pending(&mut diag, watched.address, &log)?;
+        let after = watched.look(&mut diag)?;
+        readings.after(&topology)?;
+        drop(sockets);
+
+        let measured = readings.measured(
+            Parts {
+                listeners: listeners(&watched, arm.server.backlog, before, samples, after),
+                attempts,
+                client_cpu_us,
+                log,
+                pending,
+                ended_us,
+            },
+            topology,
+        );
+        match broke_off {
+            None => Ok(measured),
+            Some(reason) => Err(TrialError::Failed {
+                reason: format!("the sampler broke off: {reason}"),
+                measured: Some(Box::new(measured)),
+            }),
+        }
+    }
+}
+
+fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
+    let (ip, spec, first) = (topology.server_ip, arm.server.clone(), arm.protocol.speaks_first);
+    Ok(topology.server.run(move || Server::open(ip, &spec, first))??)
+}
+
+fn prepare_flood(
+    topology: &Topology,
+    arm: &Arm,
+    address: SocketAddr,
+    progress: &Arc<Progress>,
+) -> Result<Flood, TrialError> {
+    let target = Target {
+        address,
+        speaks_first: arm.protocol.speaks_first,
+        timeout_us: arm.client.timeout.as_us(),
+        diag: Mutex::new(topology.server.run(Diag::open)??),
+        progress: Arc::clone(progress),
+    };
+    let spec = arm.client.clone();
+    Ok(topology.client().run(move || Flood::prepare(&spec, target))??)
+}
+
+/// The first look, which also proves that every socket listens before a client is started.
+fn listening(watched: &Watched, diag: &mut Diag) -> Result<Vec<Look>, TrialError> {
+    let looks: Vec<Look> = watched.look(diag)?.into_iter().flatten().collect();
+    if looks.len() == watched.cookies.len() {
+        return Ok(looks);
+    }
+    let found: Vec<String> = diag.listeners()?.iter().map(|row| row.address.to_string()).collect();
+    let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+    Err(TrialError::failed(format!(
+        "the server never listened on {} (found: {found})",
+        watched.address
+    )))
+}
+
+/// Half-open requests, and full sockets that accept() has not returned.
+fn pending(
+    diag: &mut Diag,
+    address: SocketAddr,
+    log: &ServerLog,
+) -> Result<Vec<Pending>, TrialError> {
+    let accepted = |peer| log.accepts.iter().any(|accept| accept.peer == peer);
+    let mut pending = diag.connections(address)?;
+    pending.retain(|one| one.state == ServerSide::HalfOpen || !accepted(one.peer));
+    Ok(pending)
+}
+
+fn listeners(
+    watched: &Watched,
+    backlog_requested: i32,
+    before: Vec<Look>,
+    samples: Vec<Samples>,
+    after: Vec<Option<Look>>,
+) -> Vec<Listener> {
+    before
+        .into_iter()
+        .zip(samples)
+        .zip(after)
+        .filter_map(|((before, samples), after)| {
+            Some(Listener {
+                address: watched.address,
+                backlog_requested,
+                before,
+                samples,
+                after: after?,
+            })
+        })
+        .collect()
+}
+
+/// What the clients, the server and the probes bring together.
+struct Parts {
+    listeners: Vec<Listener>,
+    attempts: Vec<crate::observation::Attempt>,
+    client_cpu_us: Option<u64>,
+    log: ServerLog,
+    pending: Vec<Pending>,
+    ended_us: u64,
+}
+
+/// The readings before and after; what could not be read stands in the notes.
+struct Take {
+    notes: Vec<String>,
+    server: Readings,
+    client: Option<Readings>,
+    softnet_dropped: BeforeAfter<u64>,
+    cpu: Cpu,
+}
+
+impl Take {
+    fn of(topology: &Topology) -> Result<Self, TrialError> {
+        let mut take = Self {
+            notes: Vec::new(),
+            server: topology.server_settings.clone(),
+            client: topology.client_settings.clone(),
+            softnet_dropped: BeforeAfter::default(),
+            cpu: Cpu::default(),
+        };
+        let server = NamespaceReadings::take(&topology.server)?;
+        take.server.counters.before = server.counters;
+        take.server.rx_dropped.before = server.rx_dropped;
+        take.softnet_dropped.before = server.softnet_dropped;
+        take.note(server.problems);
+        if let Some(client) = &mut take.client {
+            let read = NamespaceReadings::take(topology.client())?;
+            client.counters.before = read.counters;
+            client.rx_dropped.before = read.rx_dropped;
+            take.note(read.problems);
+        }
+        match host::ticks() {
+            Ok(ticks) => {
+                take.cpu.idle_ticks.before = Some(ticks.idle);
+                take.cpu.all_ticks.before = Some(ticks.all);
+            }
+            Err(error) => take.note(vec![error.to_string()]),
+        }
+        Ok(take)
+    }
+
+    fn cpu_after(&mut self) {
+        match host::ticks() {
+            Ok(ticks) => {
+                self.cpu.idle_ticks.after = Some(ticks.idle);
+                self.cpu.all_ticks.after = Some(ticks.all);
+            }
+            Err(error) => self.note(vec![error.to_string()]),
+        }
+    }
+
+    fn after(&mut self, topology: &Topology) -> Result<(), TrialError> {
+        let server = NamespaceReadings::take(&topology.server)?;
+        self.server.counters.after = server.counters;
+        self.server.rx_dropped.after = server.rx_dropped;
+        self.softnet_dropped.after = server.softnet_dropped;
+        self.note(server.problems);
+        if let Some(client) = &mut self.client {
+            let read = NamespaceReadings::take(topology.client())?;
+            client.counters.after = read.counters;
+            client.rx_dropped.after = read.rx_dropped;
+            self.note(read.problems);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, problems: Vec<String>) {
+        for problem in problems {
+            if !self.notes.contains(&problem) {
+                self.notes.push(problem);
+            }
+        }
+    }
+
+    fn measured(mut self, parts: Parts, topology: Topology) -> Measured {
+        drop(topology);
+        let mut failures = parts.log.failures;
+        failures.sort();
+        failures.dedup();
+        for errno in failures {
+            self.notes.push(format!("the server's accept() failed with {errno}"));
+        }
+        self.cpu.server_us = parts.log.cpu_us;
+        self.cpu.client_us = parts.client_cpu_us;
+        Measured {
+            notes: self.notes,
+            server: self.server,
+            client: self.client,
+            softnet_dropped: self.softnet_dropped,
+            listeners: parts.listeners,
+            attempts: parts.attempts,
+            accepts: parts.log.accepts,
+            pending: parts.pending,
+            cpu: self.cpu,
+            ended_us: parts.ended_us,
+        }
+    }
+}
+
+/// One reading of a namespace, taken on its own thread.
+struct NamespaceReadings {
+    counters: Option<crate::observation::Counters>,
+    rx_dropped: Option<std::collections::BTreeMap<String, u64>>,
+    softnet_dropped: Option<u64>,
+    problems: Vec<String>,
+}
+
+impl NamespaceReadings {
+    fn take(namespace: &Namespace) -> Result<Self, NetnsError> {
+        namespace.run(|| {
+            let net = Path::new(NET);
+            let snapshot = counters::snapshot(net);
+            let mut problems = snapshot.problems;
+            let mut known = |problem: String| problems.push(problem);
+            Self {
+                rx_dropped: drops::rx_dropped(net).map_err(|e| known(e.to_string())).ok(),
+                softnet_dropped: drops::softnet_dropped(net).map_err(|e| known(e.to_string())).ok(),
+                counters: (!snapshot.counters.is_empty()).then_some(snapshot.counters),
+                problems,
+            }
+        })
+    }
+}

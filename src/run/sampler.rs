@@ -1,0 +1,90 @@
+//! The sampler: looks at the listening sockets at a fixed period, from a thread of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::load::Clock;
+use crate::observation::{Look, Samples};
+use crate::probe::diag::{Diag, DiagError};
+
+/// Which sockets to look at: those on an address, told apart by their cookies.
+#[derive(Debug, Clone)]
+pub(super) struct Watched {
+    pub(super) address: SocketAddr,
+    pub(super) cookies: Vec<u64>,
+}
+
+impl Watched {
+    /// One look at each, in the order of the cookies; `None` for a socket that does not listen.
+    /// A socket alone on its address is looked up exactly; of a group, an exact lookup returns one member only.
+    pub(super) fn look(&self, diag: &mut Diag) -> Result<Vec<Option<Look>>, DiagError> {
+        if let [_] = self.cookies.as_slice() {
+            return Ok(vec![diag.look(self.address)?]);
+        }
+        let rows = diag.listeners()?;
+        let of = |cookie: &u64| rows.iter().find(|row| row.cookie == *cookie).map(|row| row.look);
+        Ok(self.cookies.iter().map(of).collect())
+    }
+}
+
+/// A sampler at work.
+pub(super) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(Vec<Samples>, Option<String>)>,
+}
+
+impl Sampler {
+    /// Starts looking, from a thread in the caller's namespace.
+    pub(super) fn start(
+        watched: Watched,
+        mut diag: Diag,
+        period_us: u64,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("sampler".into()).spawn(move || {
+            let empty = Samples {
+                period_us,
+                ..Samples::default()
+            };
+            let mut samples = vec![empty; watched.cookies.len()];
+            let mut due_us = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                clock.sleep_until(due_us);
+                let at_us = clock.now_us();
+                let looks: Vec<Look> = match watched.look(&mut diag) {
+                    Ok(looks) => looks.into_iter().flatten().collect(),
+                    Err(error) => return (samples, Some(error.to_string())),
+                };
+                if looks.len() != samples.len() {
+                    let problem = format!("a socket on {} no longer listens", watched.address);
+                    return (samples, Some(problem));
+                }
+                for (samples, look) in samples.iter_mut().zip(looks) {
+                    samples.at_us.push(at_us);
+                    samples.recv_q.push(look.recv_q);
+                    samples.drops.push(look.drops);
+                }
+                // Ticks that have passed meanwhile are lost, and said to be.
+                let passed = (clock.now_us() - due_us) / period_us;
+                for samples in &mut samples {
+                    samples.missed += passed.saturating_sub(1);
+                }
+                due_us += period_us * passed.max(1);
+            }
+            (samples, None)
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Stops looking. Returns the samples and, if it broke off, why.
+    pub(super) fn stop(self) -> (Vec<Samples>, Option<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread
+            .join()
+            .unwrap_or_else(|_| (Vec::new(), Some("the sampler panicked".into())))
+    }
+}

@@ -1,0 +1,266 @@
+//! A run's folder: the manifest, one file per observation, and whatever is derived from them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{chown, symlink};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::observation::{Observation, SCHEMA_VERSION};
+use crate::manifest::Manifest;
+use crate::plan::Plan;
+
+/// A run folder that could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{} is no {what} of this lab: {problem}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The folder that a new run was to fill is in use.
+    #[error("{} is not empty; name another folder with --out", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is no such run.
+    #[error("there is no run {name}: {looked} (runs are made by `backlog-lab run`)")]
+    NoRun {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for.
+        looked: String,
+    },
+}
+
+const MANIFEST: &str = "manifest.json";
+const OBSERVATIONS: &str = "observations";
+
+/// An open run folder.
+#[derive(Debug, Clone)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes a run's folder and writes its manifest.
+    ///
+    /// # Errors
+    /// The folder is in use or cannot be written.
+    pub fn create(path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
+        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(StoreError::NotEmpty {
+                path: path.to_owned(),
+            });
+        }
+        let folder = Self {
+            path: path.to_owned(),
+        };
+        make_folder(path)?;
+        make_folder(&path.join(OBSERVATIONS))?;
+        write_atomically(&path.join(MANIFEST), &pretty(manifest))?;
+        Ok(folder)
+    }
+
+    /// Opens a run's folder.
+    ///
+    /// # Errors
+    /// Its manifest cannot be read, or is of a schema that this program does not know.
+    pub fn open(path: &Path) -> Result<(Self, Manifest), StoreError> {
+        let manifest: Manifest = read_json(&path.join(MANIFEST), "manifest")?;
+        let mut manifest = manifest;
+        for arm in &mut manifest.plan.arms {
+            arm.settings.name.clone_from(&arm.name);
+        }
+        Ok((
+            Self {
+                path: path.to_owned(),
+            },
+            manifest,
+        ))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stores an observation; after that it is safe.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn store(&self, observation: &Observation) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(observation).unwrap_or_default();
+        write_atomically(&self.file_of(&observation.arm, observation.index), &bytes)
+    }
+
+    /// The stored observations of a plan, by arm and trial; those that do not exist are left out.
+    ///
+    /// # Errors
+    /// One cannot be read, or is of a schema that this program does not know.
+    pub fn observations(&self, plan: &Plan) -> Result<Vec<Observation>, StoreError> {
+        let mut found = Vec::new();
+        for arm in &plan.arms {
+            for index in 0..plan.trials {
+                let path = self.file_of(&arm.name, index);
+                if path.exists() {
+                    found.push(read_json(&path, "observation")?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes a derived file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        if let Some(parent) = path.parent() {
+            make_folder(parent)?;
+        }
+        write_atomically(&path, bytes)
+    }
+
+    fn file_of(&self, arm: &str, index: u32) -> PathBuf {
+        let name = format!("{}.json", Plan::file_stem(arm, index));
+        self.path.join(OBSERVATIONS).join(name)
+    }
+}
+
+/// A folder for a new run below `reports`, and `reports/latest` pointing at it.
+///
+/// # Errors
+/// The link cannot be made.
+pub fn default_folder(reports: &Path, run_id: &str) -> Result<PathBuf, StoreError> {
+    let path = reports.join(run_id);
+    make_folder(&path)?;
+    let (link, new) = (reports.join(LATEST), reports.join("latest.tmp"));
+    let written = |source| StoreError::Write {
+        path: link.clone(),
+        source,
+    };
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(written(error)),
+        _ => {}
+    }
+    symlink(run_id, &new).and_then(|()| fs::rename(&new, &link)).map_err(written)?;
+    Ok(path)
+}
+
+const LATEST: &str = "latest";
+
+/// The folder of a run: a path, an id below `reports`, or `latest`.
+///
+/// # Errors
+/// There is none.
+pub fn find_run(reports: &Path, name: &str) -> Result<PathBuf, StoreError> {
+    let candidates = [PathBuf::from(name), reports.join(name)];
+    let found = candidates.iter().find(|path| path.join(MANIFEST).is_file());
+    found.cloned().ok_or_else(|| StoreError::NoRun {
+        name: name.to_owned(),
+        looked: candidates
+            .iter()
+            .map(|path| format!("no {}", path.join(MANIFEST).display()))
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.exists()).collect();
+    let failed = |source| StoreError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(path).map_err(failed)?;
+    missing.into_iter().filter(|part| part.exists()).try_for_each(give_to_caller).map_err(failed)
+}
+
+/// Writes a file so that it is either whole or not there; an unfinished temporary file is removed.
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let result = File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| give_to_caller(&temporary))
+        .and_then(|()| fs::rename(&temporary, path));
+    result.map_err(|source| {
+        let _ = fs::remove_file(&temporary);
+        StoreError::Write {
+            path: path.to_owned(),
+            source,
+        }
+    })
+}
+
+/// Under sudo, what the lab writes belongs to the user who called it.
+fn give_to_caller(path: &Path) -> io::Result<()> {
+    let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    match (id("SUDO_UID"), id("SUDO_GID")) {
+        (Some(uid), Some(gid)) => chown(path, Some(uid), Some(gid)),
+        _ => Ok(()),
+    }
+}
+
+fn pretty(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Reads a stored document; an unknown schema is refused by its version before anything else is looked at.
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, what: &'static str) -> Result<T, StoreError> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    let bytes = fs::read(path).map_err(|source| StoreError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let foreign = |problem: String| StoreError::Foreign {
+        path: path.to_owned(),
+        what,
+        problem,
+    };
+    let version: Version = serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
+    if version.schema_version != SCHEMA_VERSION {
+        return Err(foreign(format!(
+            "its schema is version {}, this program reads version {SCHEMA_VERSION}",
+            version.schema_version
+        )));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))
+}

@@ -1,0 +1,6 @@
+//! Raw system calls that no crate wraps. The only place that may hold `unsafe`.
+#![allow(unsafe_code, reason = "this module exists to hold it")]
+
+mod listener;
+
+pub use listener::{defer_accept, listen_limit};
