@@ -123,7 +123,8 @@ pub enum SpeaksFirst {
     Server,
     /// The client sends a line, the server answers it.
     Client,
-    /// Neither: a client is well when it is connected, and stays silent until its timeout.
+    /// Neither: a client is well when it is connected. It looks at the server's side when its timeout has passed,
+    /// and holds the connection until the trial has been read.
     Nobody,
 }
 

@@ -29,8 +29,8 @@ pub(super) struct Running {
 pub(super) enum Step {
     /// The attempt goes on.
     Goes(Running),
-    /// The attempt has ended.
-    Ended(Attempt),
+    /// The attempt has ended; a connection that is to be held until the trial has been read comes with it.
+    Ended(Attempt, Option<Socket>),
 }
 
 impl Running {
@@ -56,7 +56,7 @@ impl Running {
             Err(error) => {
                 record.errno = errno_of(&error);
                 record.ended_us = clock.now_us();
-                return Step::Ended(record);
+                return Step::Ended(record, None);
             }
         };
         record.stage = Stage::Connect;
@@ -106,7 +106,7 @@ impl Running {
     }
 
     /// Its time is up.
-    pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Attempt {
+    pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
         let right = Answer::right();
         let ended = match (self.record.stage, target.speaks_first) {
             (Stage::Receive, _) if self.heard == right.as_bytes() => Ended::Answered,
@@ -121,7 +121,8 @@ impl Running {
                 self.record.errno = errno_of(&error);
             }
         }
-        self.end(ended, clock)
+        let held = (ended == Ended::Held).then(|| self.socket.try_clone()).and_then(Result::ok);
+        Step::Ended(self.end(ended, clock), held)
     }
 
     fn connected(mut self, target: &Target, clock: Clock) -> Step {
@@ -159,7 +160,7 @@ impl Running {
                     heard if heard == Answer::right().as_bytes() => Ended::Answered,
                     _ => Ended::WrongAnswer,
                 };
-                Step::Ended(self.end(ended, clock))
+                Step::Ended(self.end(ended, clock), None)
             }
             Ok(length) => {
                 if self.heard.is_empty() {
@@ -179,7 +180,7 @@ impl Running {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
-        Step::Ended(self.end(Ended::Error, clock))
+        Step::Ended(self.end(Ended::Error, clock), None)
     }
 
     fn end(mut self, ended: Ended, clock: Clock) -> Attempt {

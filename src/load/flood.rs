@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, ppoll};
 use nix::sys::time::TimeSpec;
+use socket2::Socket;
 
 use super::Clock;
 use super::attempt::{Running, Step};
@@ -94,7 +95,18 @@ struct Shared {
 #[derive(Default)]
 struct Share {
     attempts: Vec<Attempt>,
+    held: Vec<Socket>,
     cpu_us: Option<u64>,
+}
+
+/// What a flood brings home.
+pub struct Harvest {
+    /// Every attempt, by number.
+    pub attempts: Vec<Attempt>,
+    /// Connections of silent clients, open until this is dropped.
+    pub held: Vec<Socket>,
+    /// The workers' processor time.
+    pub cpu_us: Option<u64>,
 }
 
 /// The barrier at which the workers wait for the trial's clock, or for the word that there will be none.
@@ -175,18 +187,23 @@ impl Flood {
         self.shared.gate.open(Some(clock));
     }
 
-    /// Waits for the last attempt. Returns all of them by number, and the workers' processor time.
+    /// Waits for the last attempt.
     ///
     /// # Errors
     /// A worker that failed.
-    pub fn join(mut self) -> Result<(Vec<Attempt>, Option<u64>), FloodError> {
-        let (mut attempts, mut cpu_us) = (Vec::new(), Some(0));
+    pub fn join(mut self) -> Result<Harvest, FloodError> {
+        let mut harvest = Harvest {
+            attempts: Vec::new(),
+            held: Vec::new(),
+            cpu_us: Some(0),
+        };
         let mut failure = None;
         for worker in self.workers.drain(..) {
             match worker.join() {
                 Ok(Ok(share)) => {
-                    attempts.extend(share.attempts);
-                    cpu_us = cpu_us.zip(share.cpu_us).map(|(sum, more)| sum + more);
+                    harvest.attempts.extend(share.attempts);
+                    harvest.held.extend(share.held);
+                    harvest.cpu_us = harvest.cpu_us.zip(share.cpu_us).map(|(sum, more)| sum + more);
                 }
                 Ok(Err(error)) => failure = Some(error),
                 Err(_) => failure = Some(FloodError::Worker("it panicked".into())),
@@ -195,8 +212,8 @@ impl Flood {
         match failure {
             Some(error) => Err(error),
             None => {
-                attempts.sort_by_key(|attempt| attempt.n);
-                Ok((attempts, cpu_us))
+                harvest.attempts.sort_by_key(|attempt| attempt.n);
+                Ok(harvest)
             }
         }
     }
@@ -220,12 +237,12 @@ impl Shared {
             return Ok(Share::default());
         };
         let before = thread_cpu_us();
-        let attempts = match self.spec.start {
+        let mut share = match self.spec.start {
             Start::Together => self.in_turn(clock),
             Start::OneByOne => self.all_from_one_thread(clock),
         }?;
-        let cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
-        Ok(Share { attempts, cpu_us })
+        share.cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
+        Ok(share)
     }
 
     /// When an attempt is meant to start: spread evenly, from 0.
@@ -234,83 +251,79 @@ impl Shared {
     }
 
     /// One attempt after the other, as long as there are any left for this worker.
-    fn in_turn(&self, clock: Clock) -> Result<Vec<Attempt>, FloodError> {
-        let mut attempts = Vec::new();
+    fn in_turn(&self, clock: Clock) -> Result<Share, FloodError> {
+        let mut share = Share::default();
         loop {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             if n >= self.spec.connections {
-                return Ok(attempts);
+                return Ok(share);
             }
             // An attempt that had to wait for a free worker is meant to start when the worker is free.
-            let free_us = if attempts.is_empty() { 0 } else { clock.now_us() };
+            let free_us = if share.attempts.is_empty() { 0 } else { clock.now_us() };
             let intended_us = self.intended_us(n).max(free_us);
             clock.sleep_until(intended_us);
             let mut step = Running::begin(n, intended_us, &self.target, clock);
-            let attempt = loop {
-                match step {
-                    Step::Ended(attempt) => break attempt,
-                    Step::Goes(running) => {
-                        let rest = running.time_left(clock);
-                        if rest.is_zero() {
-                            break running.expired(&self.target, clock);
-                        }
-                        let mut poll = [PollFd::new(running.fd(), running.interest())];
-                        step = if wait(&mut poll, rest)? {
-                            running.ready(&self.target, clock)
-                        } else {
-                            Step::Goes(running)
-                        };
-                    }
-                }
-            };
-            self.target.progress.ended(&attempt);
-            attempts.push(attempt);
+            while let Some(running) = share.take(step, &self.target.progress) {
+                let rest = running.time_left(clock);
+                let mut poll = [PollFd::new(running.fd(), running.interest())];
+                step = if rest.is_zero() {
+                    running.expired(&self.target, clock)
+                } else if wait(&mut poll, rest)? {
+                    running.ready(&self.target, clock)
+                } else {
+                    Step::Goes(running)
+                };
+            }
         }
     }
 
     /// All attempts from this thread: each connect is sent in its turn, none waits for another.
-    fn all_from_one_thread(&self, clock: Clock) -> Result<Vec<Attempt>, FloodError> {
-        let mut attempts = Vec::new();
+    fn all_from_one_thread(&self, clock: Clock) -> Result<Share, FloodError> {
+        let (target, progress) = (&self.target, &self.target.progress);
+        let mut share = Share::default();
         let mut running: Vec<Running> = Vec::new();
         let mut next = 0;
         loop {
             while next < self.spec.connections && clock.until(self.intended_us(next)).is_zero() {
-                match Running::begin(next, self.intended_us(next), &self.target, clock) {
-                    Step::Goes(one) => running.push(one),
-                    Step::Ended(attempt) => self.finish(attempt, &mut attempts),
-                }
+                let step = Running::begin(next, self.intended_us(next), target, clock);
+                running.extend(share.take(step, progress));
                 next += 1;
             }
             let upcoming = (next < self.spec.connections).then(|| clock.until(self.intended_us(next)));
             let rest = running.iter().map(|one| one.time_left(clock)).chain(upcoming).min();
             let Some(rest) = rest else {
-                return Ok(attempts);
+                return Ok(share);
             };
-            let mut poll: Vec<PollFd<'_>> = running
-                .iter()
-                .map(|one| PollFd::new(one.fd(), one.interest()))
-                .collect();
+            let mut poll: Vec<PollFd<'_>> =
+                running.iter().map(|one| PollFd::new(one.fd(), one.interest())).collect();
             wait(&mut poll, rest)?;
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
             for (one, is_ready) in std::mem::take(&mut running).into_iter().zip(ready) {
                 let step = if is_ready {
-                    one.ready(&self.target, clock)
+                    one.ready(target, clock)
                 } else if one.time_left(clock).is_zero() {
-                    Step::Ended(one.expired(&self.target, clock))
+                    one.expired(target, clock)
                 } else {
                     Step::Goes(one)
                 };
-                match step {
-                    Step::Goes(one) => running.push(one),
-                    Step::Ended(attempt) => self.finish(attempt, &mut attempts),
-                }
+                running.extend(share.take(step, progress));
             }
         }
     }
+}
 
-    fn finish(&self, attempt: Attempt, attempts: &mut Vec<Attempt>) {
-        self.target.progress.ended(&attempt);
-        attempts.push(attempt);
+impl Share {
+    /// Takes in an attempt that has ended; hands back one that goes on.
+    fn take(&mut self, step: Step, progress: &Progress) -> Option<Running> {
+        match step {
+            Step::Goes(running) => Some(running),
+            Step::Ended(attempt, held) => {
+                progress.ended(&attempt);
+                self.attempts.push(attempt);
+                self.held.extend(held);
+                None
+            }
+        }
     }
 }
 

@@ -6,5 +6,5 @@ mod flood;
 mod server;
 
 pub use clock::Clock;
-pub use flood::{Flood, FloodError, Progress, Target};
+pub use flood::{Flood, FloodError, Harvest, Progress, Target};
 pub use server::{Server, ServerError, ServerLog};

@@ -53,6 +53,8 @@ impl Topology {
                 })??;
                 server.run(move || link::configure(here, there))??;
                 client.run(move || link::configure(there, here))??;
+                server.run(move || link::wait_until_up(here))??;
+                client.run(move || link::wait_until_up(there))??;
                 (Some(client), here.ip)
             }
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::Arm;
-use crate::load::{Clock, Flood, FloodError, Progress, Server, ServerError, ServerLog, Target};
+use crate::load::{Clock, Flood, FloodError, Harvest, Progress, Server, ServerError, ServerLog, Target};
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
     BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
@@ -87,7 +87,11 @@ impl Lab for KernelLab {
         };
         server.begin(clock)?;
         flood.release(clock);
-        let (attempts, client_cpu_us) = flood.join()?;
+        let Harvest {
+            attempts,
+            held,
+            cpu_us: client_cpu_us,
+        } = flood.join()?;
         let ended_us = clock.now_us();
         readings.cpu_after();
         let (log, sockets) = server.stop()?;
@@ -95,7 +99,7 @@ impl Lab for KernelLab {
         let pending = pending(&mut diag, watched.address, &log)?;
         let after = watched.look(&mut diag)?;
         readings.after(&topology)?;
-        drop(sockets);
+        drop((sockets, held));
 
         let measured = readings.measured(
             Parts {
