@@ -4,11 +4,16 @@
 //! binary has a `main` of its own. A machine that allows no namespaces fails here, loudly.
 
 mod facts;
+mod kernel;
+mod namespaces;
+mod runs;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backlog_lab::netns::{KernelSteps, enter};
 use libtest_mimic::Arguments;
+use nix::sched::{CloneFlags, unshare};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -16,6 +21,20 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    let trials = facts::trials();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    // The tests' own threads live in a namespace apart, in which nothing else moves a counter.
+    if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+        eprintln!("cannot leave the host's network namespace: {errno}");
+        return ExitCode::FAILURE;
+    }
+    let trials = [facts::trials(), kernel::trials(), namespaces::trials(), runs::trials()];
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+}
+
+/// The program under test: beside this binary when both were copied, else where cargo built it.
+fn program() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join("backlog-lab")));
+    match beside {
+        Some(path) if path.is_file() => path,
+        _ => PathBuf::from(env!("CARGO_BIN_EXE_backlog-lab")),
+    }
 }
