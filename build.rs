@@ -18,16 +18,33 @@ fn main() {
     let mut list = String::from("&[\n");
     for file in &files {
         println!("cargo::rerun-if-changed={}", file.display());
-        let name = file.strip_prefix(&arms).expect("below arms").with_extension("");
-        writeln!(list, "({:?}, include_str!({:?})),", name.display().to_string(), file)
-            .expect("writing to a string");
+        let name = file
+            .strip_prefix(&arms)
+            .expect("below arms")
+            .with_extension("");
+        writeln!(
+            list,
+            "({:?}, include_str!({:?})),",
+            name.display().to_string(),
+            file.display().to_string()
+        )
+        .expect("writing to a string");
     }
     list.push(']');
     fs::write(out.join("shipped_arms.rs"), list).expect("OUT_DIR is writable");
 
-    println!("cargo::rerun-if-changed={}", root.join(".git/HEAD").display());
-    println!("cargo::rerun-if-changed={}", root.join(".git/refs/heads").display());
-    println!("cargo::rustc-env=BACKLOG_LAB_GIT={}", revision(&root).unwrap_or_default());
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join(".git/HEAD").display()
+    );
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join(".git/refs/heads").display()
+    );
+    println!(
+        "cargo::rustc-env=BACKLOG_LAB_GIT={}",
+        revision(&root).unwrap_or_default()
+    );
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -36,7 +53,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.expect("arms/ is readable").path();
         if path.is_dir() {
             collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "toml") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             files.push(path);
         }
     }

@@ -9,9 +9,16 @@ use crate::arm::Override;
 
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
-#[command(name = "backlog-lab", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 all well; 1 an expectation was not met; 2 usage or arm file; 3 this machine \
-    does not allow an arm, or hides the counters; 4 a trial failed or is invalid, or a file could not be written.")]
+#[command(
+    name = "backlog-lab",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 0 all well; 1 an expectation was not met; 2 usage or arm file; 3 this machine \
+    does not allow an arm, or hides the counters; 4 a trial failed or is invalid, or a file could not be written."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -36,7 +36,10 @@ impl Error {
         ExitCode::from(match self {
             Self::Arm(_) | Self::Store(StoreError::NotEmpty { .. } | StoreError::NoRun { .. }) => 2,
             Self::Refused(_) | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_)) => 3,
-            Self::Trial(TrialError::Failed { .. }) | Self::Store(_) | Self::Seed(_) | Self::Print(_) => 4,
+            Self::Trial(TrialError::Failed { .. })
+            | Self::Store(_)
+            | Self::Seed(_)
+            | Self::Print(_) => 4,
         })
     }
 }

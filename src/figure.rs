@@ -32,38 +32,95 @@ pub enum Figure {
 /// The figures that are no kernel counters, each with what it means. docs/format.md prints this list.
 pub const NAMED: &[(&str, &str)] = &[
     ("attempts", "connections attempted"),
-    ("ok", "attempts that were answered (with speaks-first = \"nobody\": connected)"),
-    ("connect-timeout", "attempts whose handshake did not finish in time"),
-    ("read-timeout", "attempts that were connected but not answered in time"),
+    (
+        "ok",
+        "attempts that were answered (with speaks-first = \"nobody\": connected)",
+    ),
+    (
+        "connect-timeout",
+        "attempts whose handshake did not finish in time",
+    ),
+    (
+        "read-timeout",
+        "attempts that were connected but not answered in time",
+    ),
     ("refused", "attempts that met ECONNREFUSED: no listener"),
     ("reset", "attempts that met ECONNRESET or EPIPE"),
-    ("closed-early", "attempts that met the end of the stream instead of an answer"),
-    ("wrong-data", "attempts that got another answer than the right one"),
-    ("local-limit", "attempts that met a limit of the client's machine: ports, descriptors, memory"),
+    (
+        "closed-early",
+        "attempts that met the end of the stream instead of an answer",
+    ),
+    (
+        "wrong-data",
+        "attempts that got another answer than the right one",
+    ),
+    (
+        "local-limit",
+        "attempts that met a limit of the client's machine: ports, descriptors, memory",
+    ),
     ("other", "attempts that ended in any other error"),
     ("not-ok", "attempts minus ok: the losing clients"),
     ("accepted", "connections that accept() returned"),
-    ("wasted-accepts", "accepted connections whose client had given up"),
-    ("ghosts", "connections that the client held as established and the server never accepted"),
+    (
+        "wasted-accepts",
+        "accepted connections whose client had given up",
+    ),
+    (
+        "ghosts",
+        "connections that the client held as established and the server never accepted",
+    ),
     ("ghosts-waiting", "ghosts in the accept queue at the end"),
-    ("ghosts-half-open", "ghosts for which the server still held a request"),
+    (
+        "ghosts-half-open",
+        "ghosts for which the server still held a request",
+    ),
     ("ghosts-lost", "ghosts of which the server held nothing"),
-    ("backlog-effective", "the limit in force: Send-Q of the LISTEN socket, summed over a reuseport group"),
-    ("accept-queue-capacity", "effective backlog plus one, summed over a reuseport group"),
+    (
+        "backlog-effective",
+        "the limit in force: Send-Q of the LISTEN socket, summed over a reuseport group",
+    ),
+    (
+        "accept-queue-capacity",
+        "effective backlog plus one, summed over a reuseport group",
+    ),
     ("recv-q-max", "the deepest accept queue that was sampled"),
-    ("recv-q-final", "accept-queue depth at the end, summed over a reuseport group"),
+    (
+        "recv-q-final",
+        "accept-queue depth at the end, summed over a reuseport group",
+    ),
     ("half-open-final", "half-open requests at the end"),
-    ("listener-drops", "growth of the listener's own drop counter"),
+    (
+        "listener-drops",
+        "growth of the listener's own drop counter",
+    ),
     ("samples", "looks at the listener"),
     ("samples-missed", "looks that were due and did not happen"),
     ("overflows-per-loser", "ListenOverflows per losing client"),
     ("connect-p50-ms", "median time to connect, of the connected"),
-    ("connect-p99-ms", "99th percentile of the time to connect, of the connected"),
-    ("connect-max-ms", "longest time to connect, of the connected"),
-    ("answered-p50-ms", "median time to the answer, of the answered"),
-    ("answered-p99-ms", "99th percentile of the time to the answer, of the answered"),
-    ("answered-max-ms", "longest time to the answer, of the answered"),
-    ("accept-wait-max-ms", "longest time that a connection waited in the accept queue, of the accepted"),
+    (
+        "connect-p99-ms",
+        "99th percentile of the time to connect, of the connected",
+    ),
+    (
+        "connect-max-ms",
+        "longest time to connect, of the connected",
+    ),
+    (
+        "answered-p50-ms",
+        "median time to the answer, of the answered",
+    ),
+    (
+        "answered-p99-ms",
+        "99th percentile of the time to the answer, of the answered",
+    ),
+    (
+        "answered-max-ms",
+        "longest time to the answer, of the answered",
+    ),
+    (
+        "accept-wait-max-ms",
+        "longest time that a connection waited in the accept queue, of the accepted",
+    ),
     ("server-cpu-ms", "processor time of the server's thread"),
     ("client-cpu-ms", "processor time of the client's threads"),
     ("idle-percent", "the machine's idle share during the flood"),
@@ -130,7 +187,11 @@ mod tests {
 
     #[test]
     fn names_are_read_and_printed_alike() {
-        let counters = ["TcpExt.ListenOverflows", "client.TcpExt.TCPSynRetrans", "Tcp.OutRsts"];
+        let counters = [
+            "TcpExt.ListenOverflows",
+            "client.TcpExt.TCPSynRetrans",
+            "Tcp.OutRsts",
+        ];
         for text in NAMED.iter().map(|(name, _)| *name).chain(counters) {
             assert_eq!(text.parse::<Figure>().unwrap().to_string(), text);
         }

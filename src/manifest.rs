@@ -49,7 +49,11 @@ impl Manifest {
     pub fn new(command: Vec<String>, host: Host, started_at: Timestamp, plan: Plan) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
-            run_id: format!("{}-{:08x}", started_at.strftime("%Y%m%dT%H%M%SZ"), plan.seed),
+            run_id: format!(
+                "{}-{:08x}",
+                started_at.strftime("%Y%m%dT%H%M%SZ"),
+                plan.seed
+            ),
             started_at,
             command,
             tool: Tool::this(),

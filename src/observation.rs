@@ -55,9 +55,9 @@ pub struct Measured {
     pub listeners: Vec<Listener>,
     /// Every attempt, by number.
     pub attempts: Vec<Attempt>,
-    /// Every connection that accept() returned, in that order.
+    /// Every connection that `accept()` returned, in that order.
     pub accepts: Vec<Accept>,
-    /// Sockets on the server's port at the end that accept() had not returned: half-open and queued ones.
+    /// Sockets on the server's port at the end that `accept()` had not returned: half-open and queued ones.
     pub pending: Vec<Pending>,
     /// Processor time.
     pub cpu: Cpu,
@@ -203,10 +203,10 @@ pub enum ServerSide {
     Nothing,
 }
 
-/// A connection that accept() returned.
+/// A connection that `accept()` returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accept {
-    /// When accept() returned it.
+    /// When `accept()` returned it.
     pub at_us: u64,
     /// Which of the listening sockets it came from.
     pub listener: usize,
@@ -216,7 +216,7 @@ pub struct Accept {
     pub error: Option<String>,
 }
 
-/// A socket on the server's port that accept() had not returned at the end.
+/// A socket on the server's port that `accept()` had not returned at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The client's address.

@@ -104,12 +104,18 @@ mod tests {
 
     fn plan(trials: u32, seed: u64) -> Plan {
         let arm: Arm = toml::from_str("title = \"t\"\nwhy = \"w\"\nserver.backlog = 1").unwrap();
-        let arms = ["a", "b", "c", "d"].map(|name| Arm { name: name.into(), ..arm.clone() });
+        let arms = ["a", "b", "c", "d"].map(|name| Arm {
+            name: name.into(),
+            ..arm.clone()
+        });
         Plan::new(arms.to_vec(), trials, seed, Vec::new())
     }
 
     fn names(plan: &Plan) -> Vec<String> {
-        plan.order().iter().map(|trial| format!("{}{}", trial.arm.name, trial.index)).collect()
+        plan.order()
+            .iter()
+            .map(|trial| format!("{}{}", trial.arm.name, trial.index))
+            .collect()
     }
 
     #[test]
@@ -121,7 +127,10 @@ mod tests {
         sorted.dedup();
         assert_eq!(sorted.len(), 20);
         for (round, chunk) in order.chunks(4).enumerate() {
-            assert!(chunk.iter().all(|name| name.ends_with(&round.to_string())), "{chunk:?}");
+            assert!(
+                chunk.iter().all(|name| name.ends_with(&round.to_string())),
+                "{chunk:?}"
+            );
         }
     }
 

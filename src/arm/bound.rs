@@ -20,7 +20,10 @@ pub enum Bound {
 
 impl Bound {
     /// Whether `value` satisfies the bound.
-    #[expect(clippy::float_cmp, reason = "counts are whole numbers and compare exactly")]
+    #[expect(
+        clippy::float_cmp,
+        reason = "counts are whole numbers and compare exactly"
+    )]
     pub fn admits(self, value: f64) -> bool {
         match self {
             Self::Exactly(n) => value == n,
@@ -46,8 +49,7 @@ impl FromStr for Bound {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("\"{text}\" is not a number, \"a..=b\", \">n\" or \"<n\"");
+        let wrong = || format!("\"{text}\" is not a number, \"a..=b\", \">n\" or \"<n\"");
         let number = |part: &str| {
             part.trim()
                 .parse::<f64>()
@@ -58,7 +60,9 @@ impl FromStr for Bound {
         if let Some((a, b)) = text.split_once("..=") {
             let (a, b) = (number(a)?, number(b)?);
             if a > b {
-                return Err(format!("\"{text}\" holds for no number: {a} is more than {b}"));
+                return Err(format!(
+                    "\"{text}\" holds for no number: {a} is more than {b}"
+                ));
             }
             return Ok(Self::Within(a, b));
         }
@@ -73,7 +77,10 @@ impl FromStr for Bound {
 impl Serialize for Bound {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
-            #[expect(clippy::cast_possible_truncation, reason = "checked to be a whole number")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "checked to be a whole number"
+            )]
             Self::Exactly(n) if n.fract() == 0.0 && n.abs() < 1e15 => {
                 serializer.serialize_i64(n as i64)
             }
@@ -86,7 +93,10 @@ impl Serialize for Bound {
 impl<'de> Deserialize<'de> for Bound {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
-        #[expect(clippy::cast_precision_loss, reason = "expected counts are far below 2^53")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "expected counts are far below 2^53"
+        )]
         impl de::Visitor<'_> for Visitor {
             type Value = Bound;
 
@@ -134,7 +144,9 @@ impl FromStr for KernelVersion {
         let mut next = || numbers.next().and_then(|n| n.parse().ok());
         match (next(), next()) {
             (Some(major), Some(minor)) => Ok(Self { major, minor }),
-            _ => Err(format!("\"{text}\" is not a kernel version such as \"6.5\"")),
+            _ => Err(format!(
+                "\"{text}\" is not a kernel version such as \"6.5\""
+            )),
         }
     }
 }

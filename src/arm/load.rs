@@ -54,7 +54,9 @@ impl Source {
         let mut table: toml::Table =
             toml::from_str(&self.text).map_err(|error| error.to_string().trim_end().to_owned())?;
         for change in overrides {
-            change.apply(&mut table).map_err(|problem| format!("--set {change}: {problem}"))?;
+            change
+                .apply(&mut table)
+                .map_err(|problem| format!("--set {change}: {problem}"))?;
         }
         let mut arms: Vec<Arm> = Vec::new();
         for cell in matrix::expand(table)? {
@@ -143,7 +145,10 @@ impl Catalog {
 
     fn find_one(&self, word: &str) -> Result<Vec<Source>, ArmError> {
         let path = Path::new(word);
-        if path.extension().is_some_and(|extension| extension == "toml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             return read_file(path, name_of(path)).map(|source| vec![source]);
         }
         let word = word.trim_end_matches('/');
@@ -203,10 +208,10 @@ fn shipped(name: &str, text: &str) -> Source {
 fn name_of(path: &Path) -> String {
     let path = path.with_extension("");
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
-    let below = parts.iter().rposition(|part| part == "arms").map_or(
-        parts.len().saturating_sub(1),
-        |arms| arms + 1,
-    );
+    let below = parts
+        .iter()
+        .rposition(|part| part == "arms")
+        .map_or(parts.len().saturating_sub(1), |arms| arms + 1);
     parts[below.min(parts.len().saturating_sub(1))..].join("/")
 }
 
@@ -232,7 +237,10 @@ fn read_folder(folder: &Path) -> Result<Vec<Source>, ArmError> {
     files.sort();
     if files.is_empty() {
         return Err(ArmError {
-            problems: vec![format!("folder {} holds no arm file (*.toml)", folder.display())],
+            problems: vec![format!(
+                "folder {} holds no arm file (*.toml)",
+                folder.display()
+            )],
         });
     }
     let (mut sources, mut problems) = (Vec::new(), Vec::new());
@@ -264,7 +272,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, std:
         let path = entry.map_err(at)?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "toml") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             files.push(path);
         }
     }
@@ -294,10 +305,20 @@ mod tests {
         for source in catalog.all().unwrap() {
             for arm in source.arms(&[]).unwrap_or_else(|error| panic!("{error}")) {
                 assert!(arm.why.len() > 40, "{}: why says too little", arm.name);
-                assert!(!arm.expect.bounds.is_empty(), "{}: expects nothing", arm.name);
+                assert!(
+                    !arm.expect.bounds.is_empty(),
+                    "{}: expects nothing",
+                    arm.name
+                );
                 let written = toml::to_string(&arm).unwrap();
                 let again: Arm = toml::from_str(&written).unwrap();
-                assert_eq!(Arm { name: arm.name.clone(), ..again }, arm);
+                assert_eq!(
+                    Arm {
+                        name: arm.name.clone(),
+                        ..again
+                    },
+                    arm
+                );
             }
         }
     }

@@ -96,7 +96,10 @@ fn label(level: &Value) -> String {
         Value::String(text) => file_safe(text),
         Value::Table(table) => {
             let kind = table.get("kind").into_iter();
-            let rest = table.iter().filter(|(key, _)| *key != "kind").map(|(_, value)| value);
+            let rest = table
+                .iter()
+                .filter(|(key, _)| *key != "kind")
+                .map(|(_, value)| value);
             kind.chain(rest).map(label).collect::<Vec<_>>().join("-")
         }
         Value::Array(list) => list.iter().map(label).collect::<Vec<_>>().join("-"),
@@ -153,7 +156,11 @@ mod tests {
 
     #[test]
     fn what_is_no_matrix_is_refused() {
-        for text in ["matrix = 3", "[matrix]\n\"server.backlog\" = 3", "[matrix]\na = []"] {
+        for text in [
+            "matrix = 3",
+            "[matrix]\n\"server.backlog\" = 3",
+            "[matrix]\na = []",
+        ] {
             assert!(expand(toml::from_str(text).unwrap()).is_err(), "{text}");
         }
         let list = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(",");

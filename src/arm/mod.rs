@@ -252,7 +252,10 @@ impl<'de> Deserialize<'de> for Expectations {
                 f.write_str("a table of figures and what they must be")
             }
 
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Expectations, A::Error> {
+            fn visit_map<A: de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Expectations, A::Error> {
                 let mut expectations = Expectations::default();
                 while let Some(key) = map.next_key::<String>()? {
                     if key == "kernel" {
@@ -310,7 +313,9 @@ impl<'de> Deserialize<'de> for Published {
                     }
                     let figure = key.parse().map_err(de::Error::custom)?;
                     let Bound::Exactly(value) = map.next_value()? else {
-                        return Err(de::Error::custom(format!("published {key} must be a number")));
+                        return Err(de::Error::custom(format!(
+                            "published {key} must be a number"
+                        )));
                     };
                     figures.insert(figure, value);
                 }

@@ -125,12 +125,20 @@ mod tests {
         assert_eq!(plan.parse::<Override>().unwrap().values.len(), 1);
         let links = r#"link={ kind = "veth", family = "ipv6" },{ kind = "loopback" }"#;
         assert_eq!(links.parse::<Override>().unwrap().values.len(), 2);
-        assert_eq!("server.backlog=1,2,3".parse::<Override>().unwrap().values, ["1", "2", "3"]);
+        assert_eq!(
+            "server.backlog=1,2,3".parse::<Override>().unwrap().values,
+            ["1", "2", "3"]
+        );
     }
 
     #[test]
     fn what_is_no_override_is_refused() {
-        for text in ["server.backlog", "=3", "server.backlog=", "server.backlog=1,,2"] {
+        for text in [
+            "server.backlog",
+            "=3",
+            "server.backlog=",
+            "server.backlog=1,,2",
+        ] {
             assert!(text.parse::<Override>().is_err(), "{text}");
         }
     }

@@ -62,10 +62,14 @@ impl ServerSpec {
             return Ok(());
         };
         if batches.is_empty() {
-            return Err("server.accept: a plan needs a batch; to accept nothing write \"never\"".into());
+            return Err(
+                "server.accept: a plan needs a batch; to accept nothing write \"never\"".into(),
+            );
         }
         if !batches.windows(2).all(|pair| pair[0].at < pair[1].at) {
-            return Err("server.accept: the batches of a plan must be in the order of their times".into());
+            return Err(
+                "server.accept: the batches of a plan must be in the order of their times".into(),
+            );
         }
         Ok(())
     }
@@ -110,7 +114,9 @@ impl<'de> Deserialize<'de> for AcceptPolicy {
             type Value = AcceptPolicy;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"loop\", \"never\" or a plan such as [{ at = \"400ms\", count = 11 }]")
+                f.write_str(
+                    "\"loop\", \"never\" or a plan such as [{ at = \"400ms\", count = 11 }]",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<AcceptPolicy, E> {
@@ -121,7 +127,10 @@ impl<'de> Deserialize<'de> for AcceptPolicy {
                 }
             }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<AcceptPolicy, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<AcceptPolicy, A::Error> {
                 let mut batches = Vec::new();
                 while let Some(batch) = seq.next_element()? {
                     batches.push(batch);
@@ -140,9 +149,9 @@ pub struct Answer {
 }
 
 /// The word that every client waits for.
-pub const RIGHT_ANSWER: &str = "OK";
+pub(super) const RIGHT_ANSWER: &str = "OK";
 /// The answer that is none: the connection is closed at once.
-pub const CLOSE: &str = "close";
+pub(super) const CLOSE: &str = "close";
 
 impl Default for Answer {
     fn default() -> Self {
@@ -183,7 +192,9 @@ impl<'de> Deserialize<'de> for Answer {
             type Value = Answer;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a word such as \"OK\", \"close\", or a list of them that is used in turn")
+                f.write_str(
+                    "a word such as \"OK\", \"close\", or a list of them that is used in turn",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Answer, E> {

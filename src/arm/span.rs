@@ -33,7 +33,10 @@ impl Span {
     }
 
     /// The span in milliseconds, with its fraction.
-    #[expect(clippy::cast_precision_loss, reason = "a day in microseconds fits a double exactly")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a day in microseconds fits a double exactly"
+    )]
     pub fn as_ms(self) -> f64 {
         self.us as f64 / 1_000.0
     }

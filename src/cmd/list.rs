@@ -39,7 +39,11 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
     }
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     for row in rows {
-        let cells = if row.arms > 1 { format!(" ({} cells)", row.arms) } else { String::new() };
+        let cells = if row.arms > 1 {
+            format!(" ({} cells)", row.arms)
+        } else {
+            String::new()
+        };
         print(&format!("{:widest$}  {}{cells}\n", row.name, row.title))?;
     }
     Ok(ExitCode::SUCCESS)

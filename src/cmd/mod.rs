@@ -1,5 +1,9 @@
 //! The subcommands: options in, library calls, printing. The only place that prints.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is where the program prints")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where the program prints"
+)]
 
 mod list;
 mod progress;
@@ -63,15 +67,19 @@ fn here() -> &'static Path {
 /// The exit code that a run's results deserve: the most serious one.
 fn exit_code(results: &Results) -> ExitCode {
     let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
-    let degraded = trials().any(|trial| trial.status == Status::Ok && trial.counters.problem.is_some());
+    let degraded =
+        trials().any(|trial| trial.status == Status::Ok && trial.counters.problem.is_some());
     let code = if results.has(Status::Skipped) || degraded {
         3
     } else if results.has(Status::Failed) || results.has(Status::Invalid) {
         4
-    } else if results.arms.iter().any(|arm| arm.verdict.met == Some(false)) {
-        1
     } else {
-        0
+        u8::from(
+            results
+                .arms
+                .iter()
+                .any(|arm| arm.verdict.met == Some(false)),
+        )
     };
     ExitCode::from(code)
 }

@@ -49,9 +49,10 @@ impl Watcher {
             }
             Event::Ended(observation) => {
                 self.stop();
-                if let (Some(reason), true) =
-                    (&observation.reason, observation.status != TrialStatus::Measured)
-                {
+                if let (Some(reason), true) = (
+                    &observation.reason,
+                    observation.status != TrialStatus::Measured,
+                ) {
                     eprintln!("{}: {reason}", observation.arm);
                 }
             }

@@ -36,13 +36,18 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let folder = RunFolder::create(&path, &manifest)?;
 
     let mut watcher = Watcher::new(args.quiet, manifest.plan.order().len());
-    let observations = execute(&manifest.plan, &KernelLab, &folder, |event| watcher.on(&event))?;
+    let observations = execute(&manifest.plan, &KernelLab, &folder, |event| {
+        watcher.on(&event);
+    })?;
     drop(watcher);
 
     let results = report::write(&folder, &manifest, &observations)?;
     print_results(&results, args.json)?;
     if !args.json {
-        super::print(&format!("\n{}\n", folder.path().join("README.md").display()))?;
+        super::print(&format!(
+            "\n{}\n",
+            folder.path().join("README.md").display()
+        ))?;
     }
     Ok(exit_code(&results))
 }

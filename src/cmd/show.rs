@@ -12,13 +12,15 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode, Error> {
     let arms = Catalog::new(here()).load(std::slice::from_ref(&args.arm), &args.set)?;
     let plan = Plan::new(arms, 1, 0, args.set.clone());
     if args.json {
-        let mut text = serde_json::to_string_pretty(&plan.arms).map_err(|e| Error::Print(e.into()))?;
+        let mut text =
+            serde_json::to_string_pretty(&plan.arms).map_err(|e| Error::Print(e.into()))?;
         text.push('\n');
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     for arm in &plan.arms {
-        let settings = toml::to_string(&arm.settings).map_err(|e| Error::Print(std::io::Error::other(e)))?;
+        let settings =
+            toml::to_string(&arm.settings).map_err(|e| Error::Print(std::io::Error::other(e)))?;
         print(&format!("# {}\n{settings}\n", arm.name))?;
     }
     print("# plan: one trial of each, in this order; -n gives each more\n")?;

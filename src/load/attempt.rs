@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::flood::Target;
 use super::Clock;
+use super::flood::Target;
 use crate::arm::{Answer, SpeaksFirst};
 use crate::observation::{Attempt, Ended, ServerSide, Stage};
 
@@ -54,7 +54,7 @@ impl Running {
         let socket = match Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP)) {
             Ok(socket) => socket,
             Err(error) => {
-                record.errno = errno_of(&error);
+                record.errno = Some(errno_of(&error));
                 record.ended_us = clock.now_us();
                 return Step::Ended(record, None);
             }
@@ -118,10 +118,12 @@ impl Running {
             self.record.server_side = self.local().and_then(|local| target.server_side(local));
             // An unanswered client resets: a FIN would be repeated and counted as further overflows.
             if let Err(error) = self.socket.set_linger(Some(Duration::ZERO)) {
-                self.record.errno = errno_of(&error);
+                self.record.errno = Some(errno_of(&error));
             }
         }
-        let held = (ended == Ended::Held).then(|| self.socket.try_clone()).and_then(Result::ok);
+        let held = (ended == Ended::Held)
+            .then(|| self.socket.try_clone())
+            .and_then(Result::ok);
         Step::Ended(self.end(ended, clock), held)
     }
 
@@ -167,7 +169,11 @@ impl Running {
                     self.record.first_byte_us = Some(clock.now_us());
                 }
                 // Enough to tell a wrong answer; the rest is read and dropped.
-                self.heard.extend(bytes.iter().take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))));
+                self.heard.extend(
+                    bytes
+                        .iter()
+                        .take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))),
+                );
                 Step::Goes(self)
             }
             Err(error) if later(&error) => Step::Goes(self),
@@ -176,7 +182,7 @@ impl Running {
     }
 
     fn failed(mut self, error: &io::Error, clock: Clock) -> Step {
-        self.record.errno = errno_of(error);
+        self.record.errno = Some(errno_of(error));
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
@@ -206,11 +212,11 @@ fn later(error: &io::Error) -> bool {
 }
 
 /// The errno's name, `ECONNRESET`; an error without one is named by its kind.
-pub(super) fn errno_of(error: &io::Error) -> Option<String> {
-    Some(match error.raw_os_error() {
+pub(super) fn errno_of(error: &io::Error) -> String {
+    match error.raw_os_error() {
         Some(code) => format!("{:?}", Errno::from_raw(code)),
         None => format!("{:?}", error.kind()),
-    })
+    }
 }
 
 impl Target {

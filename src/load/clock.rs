@@ -29,6 +29,10 @@ impl Clock {
     }
 
     /// Lets the calling thread sleep until `at_us`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the times of an experiment are kept here"
+    )]
     pub fn sleep_until(self, at_us: u64) {
         loop {
             let rest = self.until(at_us);

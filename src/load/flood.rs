@@ -119,31 +119,49 @@ struct Gate {
 #[derive(Default)]
 struct GateState {
     waiting: u32,
-    open: Option<Option<Clock>>,
+    decision: Option<Release>,
+}
+
+/// The word that the workers wait for.
+#[derive(Clone, Copy)]
+enum Release {
+    /// Go, by this clock.
+    Go(Clock),
+    /// There will be no trial.
+    Home,
 }
 
 impl Gate {
-    fn pass(&self) -> Option<Clock> {
+    fn pass(&self) -> Release {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
         self.changed.notify_all();
         loop {
-            if let Some(decision) = state.open {
+            if let Some(decision) = state.decision {
                 return decision;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn wait_for(&self, workers: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.waiting < workers {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn open(&self, decision: Option<Clock>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).open = Some(decision);
+    fn open(&self, decision: Release) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .decision = Some(decision);
         self.changed.notify_all();
     }
 }
@@ -184,7 +202,7 @@ impl Flood {
 
     /// Lets the workers go.
     pub fn release(&self, clock: Clock) {
-        self.shared.gate.open(Some(clock));
+        self.shared.gate.open(Release::Go(clock));
     }
 
     /// Waits for the last attempt.
@@ -203,18 +221,20 @@ impl Flood {
                 Ok(Ok(share)) => {
                     harvest.attempts.extend(share.attempts);
                     harvest.held.extend(share.held);
-                    harvest.cpu_us = harvest.cpu_us.zip(share.cpu_us).map(|(sum, more)| sum + more);
+                    harvest.cpu_us = harvest
+                        .cpu_us
+                        .zip(share.cpu_us)
+                        .map(|(sum, more)| sum + more);
                 }
                 Ok(Err(error)) => failure = Some(error),
                 Err(_) => failure = Some(FloodError::Worker("it panicked".into())),
             }
         }
-        match failure {
-            Some(error) => Err(error),
-            None => {
-                harvest.attempts.sort_by_key(|attempt| attempt.n);
-                Ok(harvest)
-            }
+        if let Some(error) = failure {
+            Err(error)
+        } else {
+            harvest.attempts.sort_by_key(|attempt| attempt.n);
+            Ok(harvest)
         }
     }
 }
@@ -223,7 +243,7 @@ impl Drop for Flood {
     /// Workers that were never released are sent home.
     fn drop(&mut self) {
         if !self.workers.is_empty() {
-            self.shared.gate.open(None);
+            self.shared.gate.open(Release::Home);
         }
         for worker in self.workers.drain(..) {
             let _ = worker.join();
@@ -233,7 +253,7 @@ impl Drop for Flood {
 
 impl Shared {
     fn work(&self) -> Result<Share, FloodError> {
-        let Some(clock) = self.gate.pass() else {
+        let Release::Go(clock) = self.gate.pass() else {
             return Ok(Share::default());
         };
         let before = thread_cpu_us();
@@ -241,7 +261,9 @@ impl Shared {
             Start::Together => self.in_turn(clock),
             Start::OneByOne => self.all_from_one_thread(clock),
         }?;
-        share.cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
+        share.cpu_us = thread_cpu_us()
+            .zip(before)
+            .map(|(after, before)| after - before);
         Ok(share)
     }
 
@@ -259,7 +281,11 @@ impl Shared {
                 return Ok(share);
             }
             // An attempt that had to wait for a free worker is meant to start when the worker is free.
-            let free_us = if share.attempts.is_empty() { 0 } else { clock.now_us() };
+            let free_us = if share.attempts.is_empty() {
+                0
+            } else {
+                clock.now_us()
+            };
             let intended_us = self.intended_us(n).max(free_us);
             clock.sleep_until(intended_us);
             let mut step = Running::begin(n, intended_us, &self.target, clock);
@@ -289,13 +315,20 @@ impl Shared {
                 running.extend(share.take(step, progress));
                 next += 1;
             }
-            let upcoming = (next < self.spec.connections).then(|| clock.until(self.intended_us(next)));
-            let rest = running.iter().map(|one| one.time_left(clock)).chain(upcoming).min();
+            let upcoming =
+                (next < self.spec.connections).then(|| clock.until(self.intended_us(next)));
+            let rest = running
+                .iter()
+                .map(|one| one.time_left(clock))
+                .chain(upcoming)
+                .min();
             let Some(rest) = rest else {
                 return Ok(share);
             };
-            let mut poll: Vec<PollFd<'_>> =
-                running.iter().map(|one| PollFd::new(one.fd(), one.interest())).collect();
+            let mut poll: Vec<PollFd<'_>> = running
+                .iter()
+                .map(|one| PollFd::new(one.fd(), one.interest()))
+                .collect();
             wait(&mut poll, rest)?;
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
             for (one, is_ready) in std::mem::take(&mut running).into_iter().zip(ready) {

@@ -6,8 +6,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::mpsc;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub struct Server {
 pub struct ServerLog {
     /// Every accepted connection, in order.
     pub accepts: Vec<Accept>,
-    /// accept() calls that failed, as errno names.
+    /// `accept()` calls that failed, as errno names.
     pub failures: Vec<String>,
     /// The thread's processor time.
     pub cpu_us: Option<u64>,
@@ -68,7 +68,11 @@ impl Server {
     ///
     /// # Errors
     /// A socket that could not be set up.
-    pub fn open(ip: IpAddr, spec: &ServerSpec, speaks_first: SpeaksFirst) -> Result<Self, ServerError> {
+    pub fn open(
+        ip: IpAddr,
+        spec: &ServerSpec,
+        speaks_first: SpeaksFirst,
+    ) -> Result<Self, ServerError> {
         let mut address = SocketAddr::new(ip, 0);
         let mut sockets = Vec::new();
         for _ in 0..spec.reuseport {
@@ -76,7 +80,11 @@ impl Server {
             let bound = socket.local_addr().map(|bound| bound.as_socket());
             address = match bound {
                 Ok(Some(bound)) => bound,
-                _ => return Err(failed("learn the port", address)(ErrorKind::AddrNotAvailable.into())),
+                _ => {
+                    return Err(failed("learn the port", address)(
+                        ErrorKind::AddrNotAvailable.into(),
+                    ));
+                }
             };
             sockets.push(socket);
         }
@@ -172,15 +180,21 @@ fn listening(address: SocketAddr, spec: &ServerSpec) -> Result<Socket, ServerErr
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
         .map_err(failed("open a socket", address))?;
     if spec.reuseport > 1 {
-        socket.set_reuse_port(true).map_err(failed("set SO_REUSEPORT", address))?;
+        socket
+            .set_reuse_port(true)
+            .map_err(failed("set SO_REUSEPORT", address))?;
     }
     if let Some(period) = spec.defer_accept {
         let seconds = u32::try_from(period.as_us() / 1_000_000).unwrap_or(u32::MAX);
         sys::defer_accept(&socket, seconds).map_err(failed("set TCP_DEFER_ACCEPT", address))?;
     }
-    socket.bind(&address.into()).map_err(failed("bind", address))?;
+    socket
+        .bind(&address.into())
+        .map_err(failed("bind", address))?;
     if spec.listen {
-        socket.listen(spec.backlog).map_err(failed("listen", address))?;
+        socket
+            .listen(spec.backlog)
+            .map_err(failed("listen", address))?;
     }
     Ok(socket)
 }
@@ -211,7 +225,10 @@ impl Pace {
             AcceptPolicy::Never => return None,
             AcceptPolicy::Loop => 0,
             AcceptPolicy::Plan(batches) => {
-                let current = batches.iter().rev().find(|batch| batch.at.as_us() <= now_us);
+                let current = batches
+                    .iter()
+                    .rev()
+                    .find(|batch| batch.at.as_us() <= now_us);
                 if let Some(current) = current
                     && self.batch.is_none_or(|(batch, _)| batch != *current)
                 {
@@ -219,7 +236,10 @@ impl Pace {
                 }
                 match self.batch {
                     Some((batch, taken)) if taken < batch.count => batch.at.as_us(),
-                    _ => batches.iter().map(|batch| batch.at.as_us()).find(|at| *at > now_us)?,
+                    _ => batches
+                        .iter()
+                        .map(|batch| batch.at.as_us())
+                        .find(|at| *at > now_us)?,
                 }
             }
         };
@@ -234,7 +254,7 @@ impl Pace {
     }
 }
 
-/// The pause after an accept() that failed for want of descriptors or memory: the connection stays in the
+/// The pause after an `accept()` that failed for want of descriptors or memory: the connection stays in the
 /// queue, and trying again at once would only burn the processor.
 const AFTER_FAILURE_US: u64 = 10_000;
 
@@ -259,17 +279,29 @@ impl Loop<'_> {
             let due_us = self.pace.next_us(now_us);
             let accepting = due_us.is_some_and(|due| due <= now_us);
             let sockets = if accepting { self.sockets } else { &[] };
-            let rest = due_us.filter(|_| !accepting).map(|due| self.clock.until(due));
+            let rest = due_us
+                .filter(|_| !accepting)
+                .map(|due| self.clock.until(due));
 
             let mut poll = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
-            poll.extend(sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
-            poll.extend(self.open.iter().map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
+            poll.extend(
+                sockets
+                    .iter()
+                    .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)),
+            );
+            poll.extend(
+                self.open
+                    .iter()
+                    .map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)),
+            );
             wait(&mut poll, rest)?;
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
             let (stop, rest) = ready.split_at(1);
             let (listeners, connections) = rest.split_at(sockets.len());
             if stop[0] {
-                self.log.cpu_us = thread_cpu_us().zip(before).map(|(after, before)| after - before);
+                self.log.cpu_us = thread_cpu_us()
+                    .zip(before)
+                    .map(|(after, before)| after - before);
                 return Ok(self.log);
             }
             self.converse(connections);
@@ -304,7 +336,7 @@ impl Loop<'_> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => {
-                self.log.failures.extend(errno_of(&error));
+                self.log.failures.push(errno_of(&error));
                 let now_us = self.clock.now_us();
                 self.pace.not_before_us = now_us + AFTER_FAILURE_US;
             }
@@ -315,7 +347,7 @@ impl Loop<'_> {
         if let Some(text) = self.spec.answer.turn(n)
             && let Err(error) = socket.write_all(text.as_bytes())
         {
-            self.log.accepts[n].error = errno_of(&error);
+            self.log.accepts[n].error = Some(errno_of(&error));
         }
     }
 
@@ -332,7 +364,7 @@ impl Loop<'_> {
                 Ok(length) if bytes[..length].contains(&b'\n') => self.answer(n, socket),
                 Ok(_) => self.open.push((n, socket)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.open.push((n, socket)),
-                Err(error) => self.log.accepts[n].error = errno_of(&error),
+                Err(error) => self.log.accepts[n].error = Some(errno_of(&error)),
             }
         }
     }
@@ -376,7 +408,11 @@ mod tests {
 
     #[test]
     fn a_plan_lets_in_as_many_as_it_says() {
-        let mut pace = pace(AcceptPolicy::Plan(vec![batch(400, 2), batch(1_400, 9)]), 0, 0);
+        let mut pace = pace(
+            AcceptPolicy::Plan(vec![batch(400, 2), batch(1_400, 9)]),
+            0,
+            0,
+        );
         assert_eq!(pace.next_us(0), Some(400_000));
         assert_eq!(pace.next_us(400_000), Some(400_000));
         pace.accepted(400_010);
@@ -392,6 +428,13 @@ mod tests {
         assert_eq!(pace.next_us(0), Some(0));
         pace.accepted(5);
         assert_eq!(pace.next_us(10), None);
-        assert_eq!(super::Pace { policy: AcceptPolicy::Never, ..pace }.next_us(10), None);
+        assert_eq!(
+            super::Pace {
+                policy: AcceptPolicy::Never,
+                ..pace
+            }
+            .next_us(10),
+            None
+        );
     }
 }

@@ -52,10 +52,17 @@ pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Resul
         let index = index_of(there.name)?;
         handle
             .link()
-            .set(LinkUnspec::new_with_index(index).setns_by_fd(other.as_raw_fd()).build())
+            .set(
+                LinkUnspec::new_with_index(index)
+                    .setns_by_fd(other.as_raw_fd())
+                    .build(),
+            )
             .execute()
             .await
-            .map_err(failed(&format!("move {} into the other namespace", there.name)))
+            .map_err(failed(&format!(
+                "move {} into the other namespace",
+                there.name
+            )))
     })
 }
 
@@ -66,7 +73,12 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
         let index = index_of(end.name)?;
         handle
             .link()
-            .set(LinkUnspec::new_with_index(index).address(end.mac.to_vec()).up().build())
+            .set(
+                LinkUnspec::new_with_index(index)
+                    .address(end.mac.to_vec())
+                    .up()
+                    .build(),
+            )
             .execute()
             .await
             .map_err(failed(&format!("bring up {}", end.name)))?;
@@ -94,7 +106,7 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
 /// Waits until the calling thread's end transmits.
 ///
 /// When the other end comes up, the kernel activates this one's queue from a work item (`linkwatch_event` in
-/// net/core/link_watch.c), and drops what is sent before. It reports the interface as up under the same lock
+/// `net/core/link_watch.c`), and drops what is sent before. It reports the interface as up under the same lock
 /// under which it activates the queue, and since Linux 6.8 a query waits for the work item itself.
 pub(super) fn wait_until_up(end: End) -> Result<(), NetnsError> {
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -106,7 +118,8 @@ pub(super) fn wait_until_up(end: End) -> Result<(), NetnsError> {
             let link = std::pin::pin!(query).try_next().await;
             let link = link.map_err(failed(&format!("query {}", end.name)))?;
             let is_up = link.is_some_and(|link| {
-                link.attributes.contains(&LinkAttribute::OperState(State::Up))
+                link.attributes
+                    .contains(&LinkAttribute::OperState(State::Up))
             });
             if is_up {
                 return Ok(());
@@ -130,7 +143,9 @@ fn failed<E: std::fmt::Display>(operation: &str) -> impl FnOnce(E) -> NetnsError
 }
 
 /// Runs `task` with a netlink connection of the calling thread's namespace.
-fn with_netlink<T>(task: impl AsyncFnOnce(Handle) -> Result<T, NetnsError>) -> Result<T, NetnsError> {
+fn with_netlink<T>(
+    task: impl AsyncFnOnce(Handle) -> Result<T, NetnsError>,
+) -> Result<T, NetnsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()

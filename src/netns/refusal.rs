@@ -9,7 +9,7 @@ use nix::errno::Errno;
 pub struct Refusal {
     step: String,
     errno: Errno,
-    settings: Settings,
+    settings: Box<Settings>,
 }
 
 impl std::error::Error for Refusal {}
@@ -38,12 +38,12 @@ impl Refusal {
         Self {
             step: step.into(),
             errno,
-            settings: Settings {
+            settings: Box::new(Settings {
                 apparmor: read(APPARMOR),
                 debian: read(DEBIAN),
                 max_user: read(MAX_USER),
                 max_net: read(MAX_NET),
-            },
+            }),
         }
     }
 
@@ -54,7 +54,10 @@ impl Refusal {
         let limit = |name: &str, value: &Option<String>| {
             let value = value.as_deref().unwrap_or("unknown");
             (
-                format!("{} here means a limit on namespaces: {name} = {value} (or that of an enclosing user namespace)", self.errno_name()),
+                format!(
+                    "{} here means a limit on namespaces: {name} = {value} (or that of an enclosing user namespace)",
+                    self.errno_name()
+                ),
                 Some(format!("sudo sysctl -w {name}=10000")),
             )
         };
@@ -66,7 +69,9 @@ impl Refusal {
         }
         if self.settings.apparmor.as_deref() == Some("1") {
             return (
-                format!("{APPARMOR} = 1: AppArmor lets a program without a profile create a user namespace and then takes its rights away"),
+                format!(
+                    "{APPARMOR} = 1: AppArmor lets a program without a profile create a user namespace and then takes its rights away"
+                ),
                 Some(format!("sudo sysctl -w {APPARMOR}=0")),
             );
         }
@@ -90,7 +95,12 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cause, command) = self.cause();
-        writeln!(f, "this machine does not allow network namespaces: {} failed with {}", self.step, self.errno_name())?;
+        writeln!(
+            f,
+            "this machine does not allow network namespaces: {} failed with {}",
+            self.step,
+            self.errno_name()
+        )?;
         writeln!(f, "  cause: {cause}")?;
         write!(f, "  ways out:\n  - run it as root: sudo backlog-lab ..")?;
         if let Some(command) = &command {
@@ -105,7 +115,10 @@ impl fmt::Display for Refusal {
             )?;
         }
         let step = command.unwrap_or_else(|| format!("sudo sysctl -w {APPARMOR}=0"));
-        write!(f, "\n  - in a GitHub Actions job, before the lab: - run: {step}")
+        write!(
+            f,
+            "\n  - in a GitHub Actions job, before the lab: - run: {step}"
+        )
     }
 }
 
@@ -124,7 +137,11 @@ mod tests {
     #[test]
     fn apparmor_is_named_with_three_ways_out() {
         for errno in [Errno::EPERM, Errno::EACCES] {
-            let text = refusal("writing /proc/self/uid_map", errno, &[(APPARMOR, "1"), (MAX_USER, "96364")]);
+            let text = refusal(
+                "writing /proc/self/uid_map",
+                errno,
+                &[(APPARMOR, "1"), (MAX_USER, "96364")],
+            );
             for part in [
                 "writing /proc/self/uid_map",
                 "kernel.apparmor_restrict_unprivileged_userns = 1",
@@ -140,9 +157,17 @@ mod tests {
 
     #[test]
     fn a_limit_on_namespaces_is_not_taken_for_a_full_disk() {
-        let user = refusal("unshare(CLONE_NEWUSER)", Errno::ENOSPC, &[(MAX_USER, "0"), (MAX_NET, "9")]);
+        let user = refusal(
+            "unshare(CLONE_NEWUSER)",
+            Errno::ENOSPC,
+            &[(MAX_USER, "0"), (MAX_NET, "9")],
+        );
         assert!(user.contains("user.max_user_namespaces = 0"), "{user}");
-        let net = refusal("unshare(CLONE_NEWNET)", Errno::ENOSPC, &[(MAX_USER, "9"), (MAX_NET, "0")]);
+        let net = refusal(
+            "unshare(CLONE_NEWNET)",
+            Errno::ENOSPC,
+            &[(MAX_USER, "9"), (MAX_NET, "0")],
+        );
         assert!(net.contains("user.max_net_namespaces = 0"), "{net}");
         for text in [user, net] {
             for word in ["disk", "device", "space left"] {
@@ -157,6 +182,9 @@ mod tests {
         assert!(text.contains("container"), "{text}");
         assert!(!text.contains("limit on namespaces"), "{text}");
         let debian = refusal("unshare(CLONE_NEWUSER)", Errno::EPERM, &[(DEBIAN, "0")]);
-        assert!(debian.contains("kernel.unprivileged_userns_clone=1"), "{debian}");
+        assert!(
+            debian.contains("kernel.unprivileged_userns_clone=1"),
+            "{debian}"
+        );
     }
 }

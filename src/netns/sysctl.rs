@@ -95,14 +95,22 @@ pub(super) fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace,
         set(name, value.as_str())?;
     }
     let mut namespace = Namespace::default();
-    for name in RECORDED.iter().copied().chain(wanted.keys().map(String::as_str)) {
+    for name in RECORDED
+        .iter()
+        .copied()
+        .chain(wanted.keys().map(String::as_str))
+    {
         if let Some(value) = in_force(name)? {
             namespace.sysctls.insert(name.to_owned(), Some(value));
         } else if name == SOMAXCONN {
             let clamp = measured_somaxconn();
             let how = "hidden by this kernel; measured with listen(2147483647)";
-            namespace.measured_sysctls.insert(name.to_owned(), how.to_owned());
-            namespace.sysctls.insert(name.to_owned(), clamp.ok().map(|n| n.to_string()));
+            namespace
+                .measured_sysctls
+                .insert(name.to_owned(), how.to_owned());
+            namespace
+                .sysctls
+                .insert(name.to_owned(), clamp.ok().map(|n| n.to_string()));
         } else {
             namespace.sysctls.insert(name.to_owned(), None);
         }
@@ -111,10 +119,13 @@ pub(super) fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace,
 }
 
 fn set(name: &str, wanted: &str) -> Result<(), SysctlError> {
-    let missing = || SysctlError::Missing { name: name.to_owned() };
+    let missing = || SysctlError::Missing {
+        name: name.to_owned(),
+    };
     let Some(is) = in_force(name)? else {
         // Before Linux 6.3 a namespace without root hides it, and has the default.
-        let hidden = name == SOMAXCONN && measured_somaxconn().is_ok_and(|n| n.to_string() == wanted);
+        let hidden =
+            name == SOMAXCONN && measured_somaxconn().is_ok_and(|n| n.to_string() == wanted);
         return if hidden { Ok(()) } else { Err(missing()) };
     };
     if same(&is, wanted) {
@@ -155,7 +166,9 @@ fn set(name: &str, wanted: &str) -> Result<(), SysctlError> {
 pub fn in_force(name: &str) -> Result<Option<String>, ProbeError> {
     match read_file(&file(name)) {
         Ok(value) => Ok(Some(value)),
-        Err(ProbeError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(ProbeError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -33,7 +33,9 @@ impl Namespace {
             Err(error) => drop(ready.send(Err(error))),
             Ok(fd) => {
                 drop(ready.send(Ok(fd)));
-                inbox.iter().for_each(|job| job());
+                for job in inbox {
+                    job();
+                }
             }
         };
         let lost = |problem: String| NetnsError::Thread { role, problem };
@@ -91,7 +93,9 @@ fn enter() -> Result<OwnedFd, NetnsError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
     let path = "/proc/thread-self/ns/net";
     let file = File::open(path).map_err(|error| {
-        let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+        let errno = error
+            .raw_os_error()
+            .map_or(Errno::UnknownErrno, Errno::from_raw);
         refused(&format!("opening {path}"), errno)
     })?;
     link::loopback_up()?;

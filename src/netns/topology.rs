@@ -43,10 +43,13 @@ impl Topology {
             LinkKind::Veth => {
                 let client = Namespace::create("client")?;
                 let [here, there] = ends(spec.family);
-                let fd = client.fd().try_clone_to_owned().map_err(|error| NetnsError::Link {
-                    operation: "share the client's namespace".into(),
-                    reason: error.to_string(),
-                })?;
+                let fd = client
+                    .fd()
+                    .try_clone_to_owned()
+                    .map_err(|error| NetnsError::Link {
+                        operation: "share the client's namespace".into(),
+                        reason: error.to_string(),
+                    })?;
                 server.run(move || {
                     use std::os::fd::AsFd;
                     link::create_veth(here, there, fd.as_fd())
@@ -60,7 +63,9 @@ impl Topology {
         };
         let settings = |namespace: &Namespace| {
             let wanted = sysctls.clone();
-            namespace.run(move || sysctl::apply(&wanted))?.map_err(NetnsError::from)
+            namespace
+                .run(move || sysctl::apply(&wanted))?
+                .map_err(NetnsError::from)
         };
         Ok(Self {
             server_settings: settings(&server)?,

@@ -1,4 +1,4 @@
-//! The way to CAP_SYS_ADMIN without root: a user namespace, entered before the first thread starts.
+//! The way to `CAP_SYS_ADMIN` without root: a user namespace, entered before the first thread starts.
 
 use std::fs;
 use std::io;
@@ -49,7 +49,7 @@ impl Steps for KernelSteps {
     }
 }
 
-/// Makes sure that this process may create network namespaces: with CAP_SYS_ADMIN as it is, else in a user
+/// Makes sure that this process may create network namespaces: with `CAP_SYS_ADMIN` as it is, else in a user
 /// namespace of its own, in which it keeps its user and group. Must be called while there is only one thread.
 ///
 /// Its own id is mapped to itself: mapped to 0, programs that it starts would try to change owner and fail.
@@ -71,7 +71,9 @@ pub fn enter(steps: &impl Steps) -> Result<(), Refusal> {
         ("/proc/self/gid_map", format!("{gid} {gid} 1")),
     ] {
         steps.write(path, &text).map_err(|error| {
-            let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+            let errno = error
+                .raw_os_error()
+                .map_or(Errno::UnknownErrno, Errno::from_raw);
             refused(&format!("writing {path}"), errno)
         })?;
     }
@@ -93,7 +95,11 @@ mod tests {
     impl Staged {
         fn step(&self, name: &str) -> Result<(), Errno> {
             self.done.borrow_mut().push(name.to_owned());
-            if name == self.refuses { Err(self.errno) } else { Ok(()) }
+            if name == self.refuses {
+                Err(self.errno)
+            } else {
+                Ok(())
+            }
         }
     }
 
@@ -108,7 +114,8 @@ mod tests {
         }
 
         fn write(&self, path: &str, _: &str) -> io::Result<()> {
-            self.step(path).map_err(|errno| io::Error::from_raw_os_error(errno as i32))
+            self.step(path)
+                .map_err(|errno| io::Error::from_raw_os_error(errno as i32))
         }
 
         fn sysctl(&self, name: &str) -> Option<String> {
@@ -120,13 +127,28 @@ mod tests {
     fn the_step_that_was_refused_is_named_and_nothing_follows_it() {
         for (n, refuses, named) in [
             (1, "unshare", "unshare(CLONE_NEWUSER) failed with EPERM"),
-            (3, "/proc/self/uid_map", "writing /proc/self/uid_map failed with EPERM"),
-            (4, "/proc/self/gid_map", "writing /proc/self/gid_map failed with EPERM"),
+            (
+                3,
+                "/proc/self/uid_map",
+                "writing /proc/self/uid_map failed with EPERM",
+            ),
+            (
+                4,
+                "/proc/self/gid_map",
+                "writing /proc/self/gid_map failed with EPERM",
+            ),
         ] {
-            let staged = Staged { refuses, errno: Errno::EPERM, done: RefCell::default() };
+            let staged = Staged {
+                refuses,
+                errno: Errno::EPERM,
+                done: RefCell::default(),
+            };
             let text = enter(&staged).unwrap_err().to_string();
             assert!(text.contains(named), "{text}");
-            assert!(text.contains("apparmor_restrict_unprivileged_userns = 1"), "{text}");
+            assert!(
+                text.contains("apparmor_restrict_unprivileged_userns = 1"),
+                "{text}"
+            );
             assert_eq!(staged.done.borrow().len(), n, "{:?}", staged.done);
         }
     }

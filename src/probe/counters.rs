@@ -24,7 +24,9 @@ pub fn parse(text: &str) -> Parsed {
     for line in text.lines() {
         let Some((section, rest)) = line.split_once(':') else {
             if !line.trim().is_empty() {
-                parsed.problems.push(format!("a line belongs to no section: \"{}\"", line.trim()));
+                parsed
+                    .problems
+                    .push(format!("a line belongs to no section: \"{}\"", line.trim()));
             }
             continue;
         };
@@ -59,7 +61,8 @@ impl Parsed {
             let value = values.get(n).and_then(|text| {
                 let value = in_range(text);
                 if value.is_none() {
-                    self.problems.push(format!("{section}.{name}: \"{text}\" is not a number"));
+                    self.problems
+                        .push(format!("{section}.{name}: \"{text}\" is not a number"));
                 }
                 value
             });
@@ -70,7 +73,8 @@ impl Parsed {
     /// Whether any counter of this section was read.
     pub fn has_section(&self, section: &str) -> bool {
         self.counters.keys().any(|name| {
-            name.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+            name.strip_prefix(section)
+                .is_some_and(|rest| rest.starts_with('.'))
         })
     }
 }
@@ -78,7 +82,9 @@ impl Parsed {
 /// The kernel prints unsigned and signed 64-bit numbers; anything beyond both is none of its values.
 fn in_range(text: &str) -> Option<i128> {
     let value: i128 = text.parse().ok()?;
-    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value).then_some(value)
+    (i128::from(i64::MIN)..=i128::from(u64::MAX))
+        .contains(&value)
+        .then_some(value)
 }
 
 /// Reads both files below `net`, which is `/proc/thread-self/net` outside of tests.
@@ -90,8 +96,12 @@ pub fn snapshot(net: &Path) -> Parsed {
             Ok(parsed) => {
                 all.counters.extend(parsed.counters);
                 let path = net.join(file);
-                all.problems
-                    .extend(parsed.problems.iter().map(|problem| format!("{}: {problem}", path.display())));
+                all.problems.extend(
+                    parsed
+                        .problems
+                        .iter()
+                        .map(|problem| format!("{}: {problem}", path.display())),
+                );
             }
             Err(error) => all.problems.push(format!("counters unavailable: {error}")),
         }

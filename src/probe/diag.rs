@@ -115,22 +115,31 @@ impl Diag {
     }
 
     /// What the kernel holds of the connection from `peer` to the listener on `local`.
-    pub fn server_side(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<ServerSide, DiagError> {
+    pub fn server_side(
+        &mut self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<ServerSide, DiagError> {
         let about = format!("the connection {peer} to {local}");
         let request = request(local.ip(), local.port(), Some(peer), StateFlags::all());
         // Where no connection matches, the kernel falls back to the listener.
-        Ok(match self.lookup(request, &about)?.map(|found| found.header.state) {
-            None | Some(TCP_LISTEN) => ServerSide::Nothing,
-            Some(TCP_SYN_RECV) => ServerSide::HalfOpen,
-            Some(_) => ServerSide::Established,
-        })
+        Ok(
+            match self
+                .lookup(request, &about)?
+                .map(|found| found.header.state)
+            {
+                None | Some(TCP_LISTEN) => ServerSide::Nothing,
+                Some(TCP_SYN_RECV) => ServerSide::HalfOpen,
+                Some(_) => ServerSide::Established,
+            },
+        )
     }
 
     /// Every listening TCP socket of the namespace, both families, one row for each.
     pub fn listeners(&mut self) -> Result<Vec<ListenRow>, DiagError> {
         let mut rows = Vec::new();
         for family in [AF_INET, AF_INET6] {
-            for response in self.dump(family, StateFlags::LISTEN, 0, "the listening sockets")? {
+            for response in self.dump(family, &StateFlags::LISTEN, 0, "the listening sockets")? {
                 rows.push(ListenRow {
                     address: address_of(&response),
                     cookie: u64::from_ne_bytes(response.header.socket_id.cookie),
@@ -147,7 +156,7 @@ impl Diag {
         let states = StateFlags::SYN_RECV | StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT;
         let family = family_of(local.ip());
         Ok(self
-            .dump(family, states, local.port(), &about)?
+            .dump(family, &states, local.port(), &about)?
             .iter()
             .filter_map(|response| {
                 let id = &response.header.socket_id;
@@ -185,13 +194,20 @@ impl Diag {
     fn dump(
         &mut self,
         family: u8,
-        states: StateFlags,
+        states: &StateFlags,
         port: u16,
         about: &str,
     ) -> Result<Vec<InetResponse>, DiagError> {
         for _ in 0..DUMP_TRIES {
-            let ip = if family == AF_INET { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-            self.send(request(ip, port, None, states.clone()), NLM_F_REQUEST | NLM_F_DUMP)?;
+            let ip = if family == AF_INET {
+                IpAddr::from([0; 4])
+            } else {
+                IpAddr::from([0; 16])
+            };
+            self.send(
+                request(ip, port, None, states.clone()),
+                NLM_F_REQUEST | NLM_F_DUMP,
+            )?;
             let (mut found, mut interrupted) = (Vec::new(), false);
             self.receive(about, |message| {
                 interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
@@ -295,8 +311,7 @@ fn messages<'a>(
         let (bytes, after) = rest.split_at(length);
         rest = &after[(length.next_multiple_of(4) - length).min(after.len())..];
         Some(
-            NetlinkMessage::deserialize(bytes)
-                .map_err(|error| malformed(about, error.to_string())),
+            NetlinkMessage::deserialize(bytes).map_err(|error| malformed(about, error.to_string())),
         )
     })
 }
@@ -314,7 +329,10 @@ fn unexpected(payload: NetlinkPayload<SockDiagMessage>, about: &str) -> DiagErro
             about: about.to_owned(),
             source: error.to_io(),
         },
-        other => malformed(about, format!("an unexpected message of type {}", other.message_type())),
+        other => malformed(
+            about,
+            format!("an unexpected message of type {}", other.message_type()),
+        ),
     }
 }
 
@@ -355,7 +373,10 @@ fn address_of(response: &InetResponse) -> SocketAddr {
 fn look_of(response: &InetResponse, about: &str) -> Result<Look, DiagError> {
     let header = &response.header;
     if header.state != TCP_LISTEN {
-        return Err(malformed(about, format!("a socket in state {}", header.state)));
+        return Err(malformed(
+            about,
+            format!("a socket in state {}", header.state),
+        ));
     }
     Ok(Look {
         recv_q: header.recv_queue,
@@ -372,7 +393,7 @@ mod tests {
     use super::*;
 
     /// The kernel's answer about a listener on 127.0.0.1:8080 with `ss -m` values 3/2 and d4, laid out by
-    /// the structures of linux/inet_diag.h.
+    /// the structures of `linux/inet_diag.h`.
     fn listener_answer() -> Vec<u8> {
         let mut payload = vec![AF_INET, TCP_LISTEN, 0, 0];
         payload.extend(8080_u16.to_be_bytes());
@@ -411,7 +432,11 @@ mod tests {
 
     #[test]
     fn queue_limit_and_drops_stand_where_the_kernel_puts_them() {
-        let look = Look { recv_q: 3, send_q: 2, drops: Some(4) };
+        let look = Look {
+            recv_q: 3,
+            send_q: 2,
+            drops: Some(4),
+        };
         assert_eq!(looks(&listener_answer()).unwrap(), [look]);
         let twice = [listener_answer(), listener_answer()].concat();
         assert_eq!(looks(&twice).unwrap(), [look, look]);
@@ -421,7 +446,10 @@ mod tests {
     fn an_answer_cut_off_anywhere_is_an_error_and_never_a_number() {
         let whole = listener_answer();
         for length in 1..whole.len() {
-            assert!(looks(&whole[..length]).is_err(), "cut off after {length} bytes");
+            assert!(
+                looks(&whole[..length]).is_err(),
+                "cut off after {length} bytes"
+            );
         }
     }
 

@@ -21,7 +21,9 @@ pub fn parse_softnet(text: &str) -> Result<Vec<Softnet>, String> {
     text.lines()
         .filter(|line| !line.trim().is_empty())
         .map(|line| {
-            let mut columns = line.split_whitespace().map(|column| u64::from_str_radix(column, 16));
+            let mut columns = line
+                .split_whitespace()
+                .map(|column| u64::from_str_radix(column, 16));
             match (columns.next(), columns.next(), columns.next()) {
                 (Some(Ok(processed)), Some(Ok(dropped)), Some(Ok(squeezed))) => Ok(Softnet {
                     processed,
@@ -53,7 +55,8 @@ pub fn parse_rx_dropped(text: &str) -> Result<BTreeMap<String, u64>, String> {
 /// Drops of the whole machine's per-CPU queues, read below `net`.
 pub fn softnet_dropped(net: &Path) -> Result<u64, ProbeError> {
     let path = net.join("softnet_stat");
-    let rows = parse_softnet(&read(&path)?).map_err(|problem| ProbeError::Malformed { path, problem })?;
+    let rows =
+        parse_softnet(&read(&path)?).map_err(|problem| ProbeError::Malformed { path, problem })?;
     Ok(rows.iter().map(|row| row.dropped).sum())
 }
 
@@ -72,7 +75,10 @@ mod tests {
         let text = "Inter-|   Receive        |  Transmit\n face |bytes packets errs drop fifo\n    \
                     lo: 100 2 0 7 0 0 0 0 100 2 0 0 0 0 0 0\n  eth0:18446744073709551615 2 0 9 0 0 0 0 1 1 0 0 0 0 0 0\n";
         let drops = parse_rx_dropped(text).unwrap();
-        assert_eq!(drops, BTreeMap::from([("lo".into(), 7), ("eth0".into(), 9)]));
+        assert_eq!(
+            drops,
+            BTreeMap::from([("lo".into(), 7), ("eth0".into(), 9)])
+        );
     }
 
     #[test]

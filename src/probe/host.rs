@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use nix::sys::utsname::uname;
 use super::{ProbeError, read};
 use crate::manifest::Host;
+use nix::sys::utsname::uname;
 
 /// Reads what a run records of this machine.
 pub fn read_host() -> Host {
@@ -26,7 +26,7 @@ pub struct Ticks {
     pub all: u64,
 }
 
-/// Parses the first line of `/proc/stat` (proc_stat(5)).
+/// Parses the first line of `/proc/stat` (`proc_stat(5)`).
 pub fn parse_ticks(text: &str) -> Result<Ticks, String> {
     let line = text.lines().next().unwrap_or_default();
     let mut words = line.split_whitespace();
@@ -34,7 +34,10 @@ pub fn parse_ticks(text: &str) -> Result<Ticks, String> {
         return Err(format!("\"{line}\" is not the line of all processors"));
     }
     let ticks: Vec<u64> = words
-        .map(|word| word.parse().map_err(|_| format!("\"{word}\" is not a number of ticks")))
+        .map(|word| {
+            word.parse()
+                .map_err(|_| format!("\"{word}\" is not a number of ticks"))
+        })
         .collect::<Result<_, _>>()?;
     match ticks.as_slice() {
         // user nice system idle iowait irq softirq steal; guest time is part of user time.
@@ -61,7 +64,8 @@ mod tests {
 
     #[test]
     fn idle_share_of_all_processors() {
-        let ticks = parse_ticks("cpu  10 0 20 60 5 0 5 0 3 0\ncpu0 5 0 10 30 2 0 2 0 0 0\n").unwrap();
+        let ticks =
+            parse_ticks("cpu  10 0 20 60 5 0 5 0 3 0\ncpu0 5 0 10 30 2 0 2 0 0 0\n").unwrap();
         assert_eq!(ticks, Ticks { idle: 65, all: 100 });
         assert!(parse_ticks("cpu0 1 2 3 4").is_err());
         assert!(parse_ticks("cpu 1 2 x 4").is_err());

@@ -50,7 +50,8 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
                     Ghost::Lost => "lost",
                 }),
             };
-            rows.serialize(row).expect("a row of plain values is written to memory");
+            rows.serialize(row)
+                .expect("a row of plain values is written to memory");
         }
     }
     rows.into_inner().expect("memory takes every byte")

@@ -20,23 +20,36 @@ pub(super) fn readme(manifest: &Manifest, results: &Results) -> String {
         results.tool.version,
         results.seed,
         manifest.plan.trials,
-        if results.complete { "" } else { "; the run is partial" }
+        if results.complete {
+            ""
+        } else {
+            "; the run is partial"
+        }
     );
     for one in &results.overrides {
         let _ = writeln!(text, "Overridden for this run: `{one}`\n");
     }
     let (heads, rows) = table::cells(results, true);
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let heads: Vec<String> = heads.iter().map(|head| head.replace("over- ", "over").replace(':', " ")).collect();
+    let heads: Vec<String> = heads
+        .iter()
+        .map(|head| head.replace("over- ", "over").replace(':', " "))
+        .collect();
     text += &line(&heads);
-    let rule: Vec<String> = (0..heads.len()).map(|n| if n == 0 { "---" } else { "--:" }.into()).collect();
+    let rule: Vec<String> = (0..heads.len())
+        .map(|n| if n == 0 { "---" } else { "--:" }.into())
+        .collect();
     text += &line(&rule);
     for row in &rows {
         text += &line(row);
     }
     text.push('\n');
     for arm in &results.arms {
-        let _ = writeln!(text, "## {}: {}\n\n{}\n\n{}\n", arm.name, arm.title, arm.settings.why, arm.verdict.text);
+        let _ = writeln!(
+            text,
+            "## {}: {}\n\n{}\n\n{}\n",
+            arm.name, arm.title, arm.settings.why, arm.verdict.text
+        );
     }
     let command: Vec<String> = manifest.command.iter().map(|word| quoted(word)).collect();
     let _ = writeln!(text, "## Again\n\n```sh\n{}\n```\n", command.join(" "));

@@ -20,7 +20,10 @@ pub fn files(manifest: &Manifest, observations: &[Observation], results: &Result
         ("results.json".into(), json(results).into_bytes()),
         ("data/attempts.csv".into(), attempts::csv(observations)),
         ("data/samples.csv".into(), samples::csv(observations)),
-        ("README.md".into(), markdown::readme(manifest, results).into_bytes()),
+        (
+            "README.md".into(),
+            markdown::readme(manifest, results).into_bytes(),
+        ),
     ]
 }
 

@@ -21,11 +21,17 @@ struct Row<'a> {
 pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
     let mut rows = csv::Writer::from_writer(Vec::new());
     for observation in observations {
-        let listeners = observation.measured.iter().flat_map(|measured| &measured.listeners);
+        let listeners = observation
+            .measured
+            .iter()
+            .flat_map(|measured| &measured.listeners);
         for (n, listener) in listeners.enumerate() {
             let samples = &listener.samples;
-            for ((&at_us, &recv_q), &drops) in
-                samples.at_us.iter().zip(&samples.recv_q).zip(&samples.drops)
+            for ((&at_us, &recv_q), &drops) in samples
+                .at_us
+                .iter()
+                .zip(&samples.recv_q)
+                .zip(&samples.drops)
             {
                 let row = Row {
                     arm: &observation.arm,
@@ -37,7 +43,8 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
                     send_q: listener.before.send_q,
                     drops,
                 };
-                rows.serialize(row).expect("a row of plain values is written to memory");
+                rows.serialize(row)
+                    .expect("a row of plain values is written to memory");
             }
         }
     }

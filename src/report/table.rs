@@ -17,16 +17,56 @@ const WIDE: usize = 100;
 
 /// The columns that every comparison has.
 const COLUMNS: &[Column] = &[
-    Column { heading: "ok", narrow: true, cell: ok },
-    Column { heading: "ghosts", narrow: true, cell: |arm| figure(arm, "ghosts", 0) },
-    Column { heading: "answered ms:p50/p99 (n)", narrow: true, cell: latency },
-    Column { heading: "Recv-Q max/cap", narrow: true, cell: queue },
-    Column { heading: "over- flows", narrow: true, cell: |arm| figure(arm, OVERFLOWS, 0) },
-    Column { heading: "per loser", narrow: true, cell: |arm| figure(arm, "overflows-per-loser", 1) },
-    Column { heading: "idle CPU", narrow: true, cell: idle },
-    Column { heading: "wasted accepts", narrow: false, cell: |arm| figure(arm, "wasted-accepts", 0) },
-    Column { heading: "listen drops", narrow: false, cell: |arm| figure(arm, "TcpExt.ListenDrops", 0) },
-    Column { heading: "published", narrow: false, cell: published },
+    Column {
+        heading: "ok",
+        narrow: true,
+        cell: ok,
+    },
+    Column {
+        heading: "ghosts",
+        narrow: true,
+        cell: |arm| figure(arm, "ghosts", 0),
+    },
+    Column {
+        heading: "answered ms:p50/p99 (n)",
+        narrow: true,
+        cell: latency,
+    },
+    Column {
+        heading: "Recv-Q max/cap",
+        narrow: true,
+        cell: queue,
+    },
+    Column {
+        heading: "over- flows",
+        narrow: true,
+        cell: |arm| figure(arm, OVERFLOWS, 0),
+    },
+    Column {
+        heading: "per loser",
+        narrow: true,
+        cell: |arm| figure(arm, "overflows-per-loser", 1),
+    },
+    Column {
+        heading: "idle CPU",
+        narrow: true,
+        cell: idle,
+    },
+    Column {
+        heading: "wasted accepts",
+        narrow: false,
+        cell: |arm| figure(arm, "wasted-accepts", 0),
+    },
+    Column {
+        heading: "listen drops",
+        narrow: false,
+        cell: |arm| figure(arm, "TcpExt.ListenDrops", 0),
+    },
+    Column {
+        heading: "published",
+        narrow: false,
+        cell: published,
+    },
 ];
 
 const OVERFLOWS: &str = "TcpExt.ListenOverflows";
@@ -55,7 +95,11 @@ pub fn comparison(results: &Results, width: usize) -> String {
         let mut below = lines(&heads[1..], &without_name);
         let figures = below.split_off(below.len() - rows.len());
         let names = rows.iter().map(|row| row[0].clone());
-        below.extend(names.zip(figures).flat_map(|(name, figures)| [name, figures]));
+        below.extend(
+            names
+                .zip(figures)
+                .flat_map(|(name, figures)| [name, figures]),
+        );
         below
     };
     let mut text = table.join("\n");
@@ -66,18 +110,27 @@ pub fn comparison(results: &Results, width: usize) -> String {
 /// Aligned lines: two of headings, one for each row.
 fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     for row in heading_lines(heads).iter().chain(rows) {
         let left = |n: usize| n == 0 && heads[0] == NAME;
         table.add_row(row.iter().enumerate().map(|(n, text)| {
-            let alignment = if left(n) { CellAlignment::Left } else { CellAlignment::Right };
+            let alignment = if left(n) {
+                CellAlignment::Left
+            } else {
+                CellAlignment::Right
+            };
             Cell::new(text).set_alignment(alignment)
         }));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
     }
-    table.lines().map(|line| line.trim_end().to_owned()).collect()
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
 }
 
 /// The heading of the column of names.
@@ -87,7 +140,11 @@ const NAME: &str = "arm";
 fn heading_lines(heads: &[String]) -> [Vec<String>; 2] {
     let (upper, lower) = heads
         .iter()
-        .map(|head| head.split_once(':').or(head.split_once(' ')).unwrap_or(("", head)))
+        .map(|head| {
+            head.split_once(':')
+                .or(head.split_once(' '))
+                .unwrap_or(("", head))
+        })
         .map(|(upper, lower)| (upper.to_owned(), lower.to_owned()))
         .unzip();
     [upper, lower]
@@ -96,13 +153,19 @@ fn heading_lines(heads: &[String]) -> [Vec<String>; 2] {
 /// Headings and rows.
 pub(super) fn cells(results: &Results, wide: bool) -> (Vec<String>, Vec<Vec<String>>) {
     let total = |arm: &ArmResult, class: Outcome| -> u32 {
-        arm.trials.iter().filter_map(|trial| trial.count(class)).sum()
+        arm.trials
+            .iter()
+            .filter_map(|trial| trial.count(class))
+            .sum()
     };
     let classes: Vec<_> = CLASSES
         .iter()
         .filter(|(class, _)| results.arms.iter().any(|arm| total(arm, *class) > 0))
         .collect();
-    let columns: Vec<_> = COLUMNS.iter().filter(|column| wide || column.narrow).collect();
+    let columns: Vec<_> = COLUMNS
+        .iter()
+        .filter(|column| wide || column.narrow)
+        .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
     heads.extend(classes.iter().map(|(_, heading)| (*heading).to_owned()));
     heads.extend(columns[1..].iter().map(|column| column.heading.to_owned()));
@@ -111,7 +174,11 @@ pub(super) fn cells(results: &Results, wide: bool) -> (Vec<String>, Vec<Vec<Stri
         .iter()
         .map(|arm| {
             let mut row = vec![arm.name.clone(), (columns[0].cell)(arm)];
-            row.extend(classes.iter().map(|(class, _)| figure(arm, class.figure(), 0)));
+            row.extend(
+                classes
+                    .iter()
+                    .map(|(class, _)| figure(arm, class.figure(), 0)),
+            );
             row.extend(columns[1..].iter().map(|column| (column.cell)(arm)));
             row
         })
@@ -135,19 +202,29 @@ fn ok(arm: &ArmResult) -> String {
 }
 
 fn latency(arm: &ArmResult) -> String {
-    let n = arm.trials.iter().filter_map(|trial| trial.latency_ms.answered).map(|p| p.n).max();
+    let n = arm
+        .trials
+        .iter()
+        .filter_map(|trial| trial.latency_ms.answered)
+        .map(|p| p.n)
+        .max();
     let Some(n) = n else {
         return "-".into();
     };
     let [p50, p99] = ["answered-p50-ms", "answered-p99-ms"].map(|name| {
         let value = arm.summary.get(name).map(|summary| summary.median);
-        figure(arm, name, usize::from(value.is_some_and(|value| value < 100.0)))
+        figure(
+            arm,
+            name,
+            usize::from(value.is_some_and(|value| value < 100.0)),
+        )
     });
     format!("{p50}/{p99} ({n})")
 }
 
 fn queue(arm: &ArmResult) -> String {
-    let [deepest, capacity] = ["recv-q-max", "accept-queue-capacity"].map(|name| figure(arm, name, 0));
+    let [deepest, capacity] =
+        ["recv-q-max", "accept-queue-capacity"].map(|name| figure(arm, name, 0));
     format!("{deepest}/{capacity}")
 }
 
@@ -164,7 +241,9 @@ fn published(arm: &ArmResult) -> String {
     };
     let of = |name: &str| {
         let figure: Option<Figure> = name.parse().ok();
-        figure.and_then(|figure| published.figures.get(&figure)).map(|value| format!("{value}"))
+        figure
+            .and_then(|figure| published.figures.get(&figure))
+            .map(|value| format!("{value}"))
     };
     match (of("ok"), of(OVERFLOWS)) {
         (Some(ok), Some(overflows)) => format!("{ok} ok, {overflows}"),
@@ -176,7 +255,11 @@ fn published(arm: &ArmResult) -> String {
 
 /// A verdict for each arm, wrapped to the terminal's width.
 pub fn verdicts(results: &Results, width: usize) -> String {
-    results.arms.iter().map(|arm| wrapped(&verdict(arm), width, "  ")).collect()
+    results
+        .arms
+        .iter()
+        .map(|arm| wrapped(&verdict(arm), width, "  "))
+        .collect()
 }
 
 /// `arm-a: met. 30 of 200 answered. ..`
@@ -187,9 +270,19 @@ fn verdict(arm: &ArmResult) -> String {
         None => "",
     };
     let mut text = format!("{}{met}: {}\n", arm.name, arm.verdict.text);
-    for one in arm.verdict.expectations.iter().filter(|one| one.met == Some(false)) {
-        let observed = one.observed.map_or_else(|| "unknown".into(), |value| value.to_string());
-        text.push_str(&format!("  expected {} = {}, observed {observed}\n", one.key, one.expected));
+    for one in arm
+        .verdict
+        .expectations
+        .iter()
+        .filter(|one| one.met == Some(false))
+    {
+        let observed = one
+            .observed
+            .map_or_else(|| "unknown".into(), |value| value.to_string());
+        text.push_str(&format!(
+            "  expected {} = {}, observed {observed}\n",
+            one.key, one.expected
+        ));
     }
     if let Some(why) = &arm.verdict.not_judged {
         text.push_str(&format!("  expectations were not judged: {why}\n"));

@@ -69,13 +69,20 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let (counters, went_back) = counters(measured, total);
     let invalid = if went_back.is_empty() {
         (total != arm.client.connections).then(|| {
-            format!("{total} of {} attempts were recorded", arm.client.connections)
+            format!(
+                "{total} of {} attempts were recorded",
+                arm.client.connections
+            )
         })
     } else {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
     };
     TrialResult {
-        status: if invalid.is_some() { Status::Invalid } else { Status::Ok },
+        status: if invalid.is_some() {
+            Status::Invalid
+        } else {
+            Status::Ok
+        },
         reason: invalid,
         notes: notes(arm, measured, &outcomes, &counters, unknown_accepts),
         attempts: Some(total),
@@ -86,14 +93,20 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         errnos,
         listeners: measured.listeners.iter().map(listener).collect(),
         half_open_final: Some(count(
-            measured.pending.iter().filter(|one| one.state == ServerSide::HalfOpen),
+            measured
+                .pending
+                .iter()
+                .filter(|one| one.state == ServerSide::HalfOpen),
         )),
         counters,
         packet_drops: packet_drops(measured),
         latency_ms: latencies(attempts, &fates),
         cpu: cpu(measured),
         start_skew_ms: Some(Percentiles::of_us(
-            attempts.iter().map(|one| one.started_us.saturating_sub(one.intended_us)).collect(),
+            attempts
+                .iter()
+                .map(|one| one.started_us.saturating_sub(one.intended_us))
+                .collect(),
         )),
         ..empty()
     }
@@ -107,7 +120,10 @@ fn count(items: impl Iterator) -> u32 {
 fn wasted(attempts: &[Attempt], fates: &[Fate]) -> u32 {
     count(attempts.iter().zip(fates).filter(|(attempt, fate)| {
         fate.accepted_us.is_some()
-            && matches!(outcome(attempt), Outcome::ConnectTimeout | Outcome::ReadTimeout)
+            && matches!(
+                outcome(attempt),
+                Outcome::ConnectTimeout | Outcome::ReadTimeout
+            )
     }))
 }
 
@@ -127,7 +143,11 @@ fn listener(listener: &Listener) -> ListenerResult {
         after,
         ..
     } = listener;
-    let looks = samples.recv_q.iter().copied().chain([before.recv_q, after.recv_q]);
+    let looks = samples
+        .recv_q
+        .iter()
+        .copied()
+        .chain([before.recv_q, after.recv_q]);
     ListenerResult {
         address: listener.address.ip(),
         port: listener.address.port(),
@@ -137,7 +157,10 @@ fn listener(listener: &Listener) -> ListenerResult {
         recv_q_max: looks.max().unwrap_or(0),
         recv_q_final: after.recv_q,
         // The kernel's counter is 32 bits wide and wraps.
-        drops: before.drops.zip(after.drops).map(|(before, after)| after.wrapping_sub(before)),
+        drops: before
+            .drops
+            .zip(after.drops)
+            .map(|(before, after)| after.wrapping_sub(before)),
         samples: samples.at_us.len(),
         sample_period_us: samples.period_us,
         samples_missed: samples.missed,
@@ -145,7 +168,14 @@ fn listener(listener: &Listener) -> ListenerResult {
 }
 
 /// Values of the counter files that may fall: states and settings, no counters.
-const GAUGES: &[&str] = &["Tcp.CurrEstab", "Tcp.RtoMin", "Tcp.RtoMax", "Tcp.MaxConn", "Ip.Forwarding", "Ip.DefaultTTL"];
+const GAUGES: &[&str] = &[
+    "Tcp.CurrEstab",
+    "Tcp.RtoMin",
+    "Tcp.RtoMax",
+    "Tcp.MaxConn",
+    "Ip.Forwarding",
+    "Ip.DefaultTTL",
+];
 
 /// The counters' growth, and the names of those that fell.
 fn counters(measured: &Measured, attempts: u32) -> (Counters, Vec<String>) {
@@ -192,18 +222,26 @@ fn deltas(
     };
     for (name, after) in after {
         let before = before.get(name).copied().flatten();
-        let delta = before.zip(*after).and_then(|(before, after)| i64::try_from(after - before).ok());
+        let delta = before
+            .zip(*after)
+            .and_then(|(before, after)| i64::try_from(after - before).ok());
         let is_counter = !GAUGES.contains(&name.as_str());
         if is_counter && delta.is_some_and(|delta| delta < 0) {
             went_back.push(name.clone());
         }
-        deltas.insert(name.clone(), delta.filter(|delta| !is_counter || *delta >= 0));
+        deltas.insert(
+            name.clone(),
+            delta.filter(|delta| !is_counter || *delta >= 0),
+        );
     }
     (deltas, went_back)
 }
 
 fn growth(reading: BeforeAfter<u64>) -> Option<u64> {
-    reading.before.zip(reading.after).and_then(|(before, after)| after.checked_sub(before))
+    reading
+        .before
+        .zip(reading.after)
+        .and_then(|(before, after)| after.checked_sub(before))
 }
 
 fn packet_drops(measured: &Measured) -> PacketDrops {
@@ -216,7 +254,10 @@ fn packet_drops(measured: &Measured) -> PacketDrops {
     };
     PacketDrops {
         server_rx: rx(&measured.server),
-        client_rx: measured.client.as_ref().map_or_else(|| rx(&measured.server), rx),
+        client_rx: measured
+            .client
+            .as_ref()
+            .map_or_else(|| rx(&measured.server), rx),
         softnet: growth(measured.softnet_dropped),
     }
 }
@@ -251,7 +292,10 @@ fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
 /// Fewer clock ticks than this, over all processors, give no share: a tick is 10 ms.
 const ENOUGH_TICKS: u64 = 50;
 
-#[expect(clippy::cast_precision_loss, reason = "clock ticks since boot are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "clock ticks since boot are far below 2^53"
+)]
 fn cpu(measured: &Measured) -> Cpu {
     let ticks = growth(measured.cpu.idle_ticks).zip(growth(measured.cpu.all_ticks));
     Cpu {

@@ -35,15 +35,27 @@ pub struct Judged {
 }
 
 pub(super) fn judge(arm: &Arm, plan: &Plan, host: &Host, trials: &[TrialResult]) -> Verdict {
-    let valid: Vec<&TrialResult> = trials.iter().filter(|trial| trial.status == Status::Ok).collect();
+    let valid: Vec<&TrialResult> = trials
+        .iter()
+        .filter(|trial| trial.status == Status::Ok)
+        .collect();
     let kernel = host.kernel.as_deref().unwrap_or("unknown");
-    let elsewhere = arm.expect.kernel.as_ref().filter(|range| !range.admits(kernel));
+    let elsewhere = arm
+        .expect
+        .kernel
+        .as_ref()
+        .filter(|range| !range.admits(kernel));
     let overridden = !plan.expectations_apply();
     let not_judged = if let Some(range) = elsewhere {
-        Some(format!("they are meant for kernels {range}, this is {kernel}"))
+        Some(format!(
+            "they are meant for kernels {range}, this is {kernel}"
+        ))
     } else if overridden && !arm.expect.bounds.is_empty() {
         let changes: Vec<String> = plan.overrides.iter().map(ToString::to_string).collect();
-        Some(format!("the arm was changed by --set {}", changes.join(" --set ")))
+        Some(format!(
+            "the arm was changed by --set {}",
+            changes.join(" --set ")
+        ))
     } else {
         None
     };
@@ -56,8 +68,13 @@ pub(super) fn judge(arm: &Arm, plan: &Plan, host: &Host, trials: &[TrialResult])
         .bounds
         .iter()
         .map(|(figure, bound)| {
-            let observed: Vec<Option<f64>> = valid.iter().map(|trial| trial.figure(figure)).collect();
-            let missed = observed.iter().flatten().copied().find(|value| !bound.admits(*value));
+            let observed: Vec<Option<f64>> =
+                valid.iter().map(|trial| trial.figure(figure)).collect();
+            let missed = observed
+                .iter()
+                .flatten()
+                .copied()
+                .find(|value| !bound.admits(*value));
             let judged = elsewhere.is_none() && (!overridden || set_for_this_run(figure));
             let known = !observed.is_empty() && observed.iter().all(Option::is_some);
             Judged {

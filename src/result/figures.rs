@@ -8,7 +8,10 @@ use crate::figure::{Figure, NAMED, Side};
 
 impl TrialResult {
     /// A figure's value; `None` when it is unknown.
-    #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of a trial are far below 2^53"
+    )]
     pub fn figure(&self, figure: &Figure) -> Option<f64> {
         let name = match figure {
             Figure::Counter { side, name } => {
@@ -16,11 +19,18 @@ impl TrialResult {
                     Side::Server => &self.counters.server,
                     Side::Client => &self.counters.client,
                 };
-                return counters.get(name).copied().flatten().map(|delta| delta as f64);
+                return counters
+                    .get(name)
+                    .copied()
+                    .flatten()
+                    .map(|delta| delta as f64);
             }
             Figure::Named(name) => *name,
         };
-        if let Some(class) = Outcome::ALL.into_iter().find(|class| class.figure() == name) {
+        if let Some(class) = Outcome::ALL
+            .into_iter()
+            .find(|class| class.figure() == name)
+        {
             return self.count(class).map(f64::from);
         }
         let listeners = |value: &dyn Fn(&super::ListenerResult) -> Option<u64>| {
@@ -70,19 +80,31 @@ impl TrialResult {
 
     /// Attempts of one class; `None` when nothing was measured.
     pub fn count(&self, class: Outcome) -> Option<u32> {
-        self.outcomes.as_ref().map(|outcomes| outcomes.get(&class).copied().unwrap_or(0))
+        self.outcomes
+            .as_ref()
+            .map(|outcomes| outcomes.get(&class).copied().unwrap_or(0))
     }
 }
 
 /// Every figure that is known in a valid trial: the named ones, and the counters that moved in any.
 pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Summary> {
-    let valid: Vec<&TrialResult> = trials.iter().filter(|trial| trial.status == Status::Ok).collect();
+    let valid: Vec<&TrialResult> = trials
+        .iter()
+        .filter(|trial| trial.status == Status::Ok)
+        .collect();
     let mut figures: BTreeSet<Figure> = NAMED.iter().map(|(name, _)| Figure::Named(name)).collect();
     figures.extend(arm.expect.bounds.keys().cloned());
     for trial in &valid {
         let moved = |counters: &BTreeMap<String, Option<i64>>, side| {
-            let moved = counters.iter().filter(|(_, delta)| delta.is_some_and(|delta| delta != 0));
-            moved.map(|(name, _)| Figure::Counter { side, name: name.clone() }).collect::<Vec<_>>()
+            let moved = counters
+                .iter()
+                .filter(|(_, delta)| delta.is_some_and(|delta| delta != 0));
+            moved
+                .map(|(name, _)| Figure::Counter {
+                    side,
+                    name: name.clone(),
+                })
+                .collect::<Vec<_>>()
         };
         figures.extend(moved(&trial.counters.server, Side::Server));
         if !trial.counters.shared {
@@ -92,7 +114,10 @@ pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Sum
     figures
         .iter()
         .filter_map(|figure| {
-            let values: Vec<f64> = valid.iter().filter_map(|trial| trial.figure(figure)).collect();
+            let values: Vec<f64> = valid
+                .iter()
+                .filter_map(|trial| trial.figure(figure))
+                .collect();
             Some((figure.to_string(), Summary::of(values)?))
         })
         .collect()

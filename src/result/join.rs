@@ -18,7 +18,7 @@ pub enum Ghost {
 /// What the server's side knows of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fate {
-    /// When accept() returned its connection.
+    /// When `accept()` returned its connection.
     pub accepted_us: Option<u64>,
     /// What it was if it never did.
     pub ghost: Option<Ghost>,
@@ -41,12 +41,18 @@ pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
     }
     let mut unknown = 0;
     for accept in &measured.accepts {
-        let fitting = by_port.get(&accept.peer.port()).into_iter().flatten().find(|&&n| {
-            let attempt = &measured.attempts[n];
-            let gone = matches!(attempt.server_side, Some(ServerSide::HalfOpen | ServerSide::Nothing))
-                && attempt.ended_us < accept.at_us;
-            fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
-        });
+        let fitting = by_port
+            .get(&accept.peer.port())
+            .into_iter()
+            .flatten()
+            .find(|&&n| {
+                let attempt = &measured.attempts[n];
+                let gone = matches!(
+                    attempt.server_side,
+                    Some(ServerSide::HalfOpen | ServerSide::Nothing)
+                ) && attempt.ended_us < accept.at_us;
+                fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
+            });
         match fitting {
             Some(&n) => fates[n].accepted_us = Some(accept.at_us),
             None => unknown += 1,
@@ -67,7 +73,10 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
     }
     let at_the_end = || {
         let port = attempt.local_port?;
-        let pending = measured.pending.iter().find(|pending| pending.peer.port() == port)?;
+        let pending = measured
+            .pending
+            .iter()
+            .find(|pending| pending.peer.port() == port)?;
         Some(pending.state)
     };
     Some(match attempt.server_side.or_else(at_the_end) {

@@ -98,7 +98,7 @@ pub struct TrialResult {
     pub notes: Vec<String>,
     /// Connections attempted: the sum of the outcomes.
     pub attempts: Option<u32>,
-    /// Connections that accept() returned.
+    /// Connections that `accept()` returned.
     pub accepted: Option<u32>,
     /// Accepted connections whose client had given up.
     pub wasted_accepts: Option<u32>,
@@ -235,7 +235,9 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
             .arms
             .iter()
             .map(|arm| {
-                let of_arm = observations.iter().filter(|observation| observation.arm == arm.name);
+                let of_arm = observations
+                    .iter()
+                    .filter(|observation| observation.arm == arm.name);
                 let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
                 arm_result(&arm.settings, plan, &manifest.host, trials)
             })
@@ -261,6 +263,9 @@ fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> 
 impl Results {
     /// Whether any trial is of this status.
     pub fn has(&self, status: Status) -> bool {
-        self.arms.iter().flat_map(|arm| &arm.trials).any(|trial| trial.status == status)
+        self.arms
+            .iter()
+            .flat_map(|arm| &arm.trials)
+            .any(|trial| trial.status == status)
     }
 }

@@ -127,21 +127,40 @@ mod tests {
             (Stage::Receive, Ended::Answered, "", Outcome::Ok),
             (Stage::Receive, Ended::Held, "", Outcome::Ok),
             (Stage::Connect, Ended::TimeUp, "", Outcome::ConnectTimeout),
-            (Stage::Connect, Ended::Error, "ETIMEDOUT", Outcome::ConnectTimeout),
+            (
+                Stage::Connect,
+                Ended::Error,
+                "ETIMEDOUT",
+                Outcome::ConnectTimeout,
+            ),
             (Stage::Receive, Ended::TimeUp, "", Outcome::ReadTimeout),
             (Stage::Send, Ended::TimeUp, "", Outcome::ReadTimeout),
-            (Stage::Connect, Ended::Error, "ECONNREFUSED", Outcome::Refused),
+            (
+                Stage::Connect,
+                Ended::Error,
+                "ECONNREFUSED",
+                Outcome::Refused,
+            ),
             (Stage::Connect, Ended::Error, "ECONNRESET", Outcome::Reset),
             (Stage::Receive, Ended::Error, "ECONNRESET", Outcome::Reset),
             (Stage::Send, Ended::Error, "EPIPE", Outcome::Reset),
             (Stage::Receive, Ended::EndOfStream, "", Outcome::ClosedEarly),
             (Stage::Receive, Ended::WrongAnswer, "", Outcome::WrongData),
             (Stage::Socket, Ended::Error, "EMFILE", Outcome::LocalLimit),
-            (Stage::Connect, Ended::Error, "EADDRNOTAVAIL", Outcome::LocalLimit),
+            (
+                Stage::Connect,
+                Ended::Error,
+                "EADDRNOTAVAIL",
+                Outcome::LocalLimit,
+            ),
             (Stage::Connect, Ended::Error, "EHOSTUNREACH", Outcome::Other),
             (Stage::Receive, Ended::Error, "ECONNREFUSED", Outcome::Other),
         ] {
-            assert_eq!(outcome(&attempt(stage, ended, errno)), class, "{stage:?} {ended:?} {errno}");
+            assert_eq!(
+                outcome(&attempt(stage, ended, errno)),
+                class,
+                "{stage:?} {ended:?} {errno}"
+            );
         }
     }
 }

@@ -41,7 +41,10 @@ impl Percentiles {
 }
 
 /// Microseconds as milliseconds.
-#[expect(clippy::cast_precision_loss, reason = "times of a trial are far below 2^53 microseconds")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times of a trial are far below 2^53 microseconds"
+)]
 pub(super) fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
@@ -67,7 +70,10 @@ pub struct Summary {
 
 impl Summary {
     /// Of these values; `None` when there are none.
-    #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^53 trials")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a run has far fewer than 2^53 trials"
+    )]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let n = values.len();
@@ -124,7 +130,10 @@ mod tests {
     #[test]
     fn a_summary_of_known_values() {
         let summary = Summary::of(vec![30.0, 34.0, 32.0]).unwrap();
-        assert_eq!((summary.mean, summary.median, summary.min, summary.max), (32.0, 32.0, 30.0, 34.0));
+        assert_eq!(
+            (summary.mean, summary.median, summary.min, summary.max),
+            (32.0, 32.0, 30.0, 34.0)
+        );
         // s = 2, t(2) = 4.303: the half width is 4.303 * 2 / sqrt(3).
         assert!((summary.ci95_high.unwrap() - 36.969).abs() < 1e-3);
         assert_eq!(Summary::of(vec![1.0]).unwrap().ci95_low, None);

@@ -1,6 +1,6 @@
 //! When a client's kernel repeats a SYN, derived from its settings.
 //!
-//! `tcp_write_timeout` and `tcp_retransmit_timer` in net/ipv4/tcp_timer.c: the timeout starts at 1 s and doubles
+//! `tcp_write_timeout` and `tcp_retransmit_timer` in `net/ipv4/tcp_timer.c`: the timeout starts at 1 s and doubles
 //! only after more than `tcp_syn_linear_timeouts` of them (since Linux 6.5); it is capped by `tcp_rto_max_ms`.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,9 @@ impl SynSchedule {
     pub fn retry_at(&self, timeout_us: u64) -> Option<u64> {
         const NEAR_US: u64 = 50_000;
         let retries = self.sent_ms.iter().skip(1).copied();
-        retries.into_iter().find(|ms| timeout_us.abs_diff(ms * 1_000) <= NEAR_US)
+        retries
+            .into_iter()
+            .find(|ms| timeout_us.abs_diff(ms * 1_000) <= NEAR_US)
     }
 }
 
@@ -73,7 +75,13 @@ mod tests {
     #[test]
     fn as_measured() {
         for (retries, linear, most_ms, sent, end) in [
-            (6, 4, 120_000, vec![0, 1, 2, 3, 4, 5, 7, 11, 19, 35, 67], 131),
+            (
+                6,
+                4,
+                120_000,
+                vec![0, 1, 2, 3, 4, 5, 7, 11, 19, 35, 67],
+                131,
+            ),
             (5, 4, 120_000, vec![0, 1, 2, 3, 4, 5, 7, 11, 19, 35], 67),
             (3, 4, 120_000, vec![0, 1, 2, 3, 4, 5, 7, 11], 19),
             (2, 4, 120_000, vec![0, 1, 2, 3, 4, 5], 7),
@@ -90,7 +98,11 @@ mod tests {
             let schedule = SynSchedule::new(retries, linear, most_ms);
             let sent_ms: Vec<u64> = sent.iter().map(|s| s * 1_000).collect();
             assert_eq!(schedule.sent_ms, sent_ms, "{retries}, {linear}, {most_ms}");
-            assert_eq!(schedule.gives_up_ms, end * 1_000, "{retries}, {linear}, {most_ms}");
+            assert_eq!(
+                schedule.gives_up_ms,
+                end * 1_000,
+                "{retries}, {linear}, {most_ms}"
+            );
         }
     }
 

@@ -18,13 +18,20 @@ impl Shown<'_> {
     }
 }
 
-pub(super) fn text(arm: &Arm, trials: &[TrialResult], summary: &BTreeMap<String, Summary>) -> String {
+pub(super) fn text(
+    arm: &Arm,
+    trials: &[TrialResult],
+    summary: &BTreeMap<String, Summary>,
+) -> String {
     let Some(trial) = trials.iter().find(|trial| trial.status == Status::Ok) else {
         return match trials.first() {
             None => "not run".into(),
             Some(trial) => {
                 let status = format!("{:?}", trial.status).to_lowercase();
-                format!("{status}: {}", trial.reason.as_deref().unwrap_or("for an unknown reason"))
+                format!(
+                    "{status}: {}",
+                    trial.reason.as_deref().unwrap_or("for an unknown reason")
+                )
             }
         };
     };
@@ -32,12 +39,14 @@ pub(super) fn text(arm: &Arm, trials: &[TrialResult], summary: &BTreeMap<String,
     let mut sentences = vec![answered(arm, &shown)];
     if !arm.server.listen {
         let refused = shown.or_zero("refused");
-        sentences.push(format!("{refused} refused: that is the word for a port without a listener."));
+        sentences.push(format!(
+            "{refused} refused: that is the word for a port without a listener."
+        ));
         return sentences.join(" ");
     }
     match &trial.counters.problem {
         Some(problem) => sentences.push(format!("{}: overflows are unknown.", capital(problem))),
-        None => sentences.extend(overflow(&shown)),
+        None => sentences.push(overflow(&shown)),
     }
     sentences.extend(ghosts(&shown));
     sentences.extend(wasted(&shown));
@@ -47,11 +56,19 @@ pub(super) fn text(arm: &Arm, trials: &[TrialResult], summary: &BTreeMap<String,
 
 fn answered(arm: &Arm, shown: &Shown<'_>) -> String {
     use crate::arm::SpeaksFirst::Nobody;
-    let word = if arm.protocol.speaks_first == Nobody { "connected" } else { "answered" };
-    format!("{} of {} {word}.", shown.or_zero("ok"), shown.or_zero("attempts"))
+    let word = if arm.protocol.speaks_first == Nobody {
+        "connected"
+    } else {
+        "answered"
+    };
+    format!(
+        "{} of {} {word}.",
+        shown.or_zero("ok"),
+        shown.or_zero("attempts")
+    )
 }
 
-fn overflow(shown: &Shown<'_>) -> Option<String> {
+fn overflow(shown: &Shown<'_>) -> String {
     let overflows = shown.get("TcpExt.ListenOverflows").unwrap_or(0.0);
     let drops = shown.get("TcpExt.ListenDrops").unwrap_or(0.0);
     let losers = shown.or_zero("not-ok");
@@ -59,13 +76,13 @@ fn overflow(shown: &Shown<'_>) -> Option<String> {
     let deepest = shown.or_zero("recv-q-max");
     if overflows == 0.0 {
         return match (drops > 0.0, losers > 0.0) {
-            (true, _) => Some(format!(
+            (true, _) => format!(
                 "The accept queue never overflowed, but the listener dropped {drops} packets."
-            )),
+            ),
             (false, true) => {
-                Some("No overflow was counted: clients gave up elsewhere than at a full queue.".into())
+                "No overflow was counted: clients gave up elsewhere than at a full queue.".into()
             }
-            (false, false) => Some("No overflow.".into()),
+            (false, false) => "No overflow.".into(),
         };
     }
     let mut text = format!("The accept queue (capacity {capacity}) overflowed {overflows} times");
@@ -77,7 +94,10 @@ fn overflow(shown: &Shown<'_>) -> Option<String> {
             ": {per_loser:.1} times for each of the {losers} losing clients, since a repeated SYN counts again"
         );
     } else if let Some(slowest_ms) = shown.get("answered-max-ms") {
-        text += &format!("; nobody failed, but the slowest waited {:.1} s", slowest_ms / 1_000.0);
+        text += &format!(
+            "; nobody failed, but the slowest waited {:.1} s",
+            slowest_ms / 1_000.0
+        );
     }
     text.push('.');
     if deepest < capacity {
@@ -85,13 +105,12 @@ fn overflow(shown: &Shown<'_>) -> Option<String> {
             " The queue was never seen full (deepest look {deepest}): bursts shorter than the sampling interval."
         );
     }
-    Some(text)
+    text
 }
 
 fn ghosts(shown: &Shown<'_>) -> Option<String> {
     let ghosts = shown.or_zero("ghosts");
     (ghosts > 0.0).then(|| {
-        let are = if ghosts == 1.0 { "ghost: connected for the client, never" } else { "ghosts: connected for the client, never" };
         let mut kinds = Vec::new();
         for (figure, words) in [
             ("ghosts-waiting", "waiting in the accept queue"),
@@ -103,7 +122,10 @@ fn ghosts(shown: &Shown<'_>) -> Option<String> {
                 kinds.push(format!("{n} {words}"));
             }
         }
-        format!("{ghosts} {are} accepted ({}).", kinds.join(", "))
+        format!(
+            "Ghosts: {ghosts}, connected for the client and never accepted ({}).",
+            kinds.join(", ")
+        )
     })
 }
 
@@ -131,11 +153,15 @@ fn limit(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
         (true, AcceptPolicy::Never) => {
             Some("Nothing was accepted: a larger backlog would only fill later.".into())
         }
-        (true, _) => Some(format!("The limit in force, {effective}, is the listen() argument.")),
+        (true, _) => Some(format!(
+            "The limit in force, {effective}, is the listen() argument."
+        )),
     }
 }
 
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::Arm;
-use crate::load::{Clock, Flood, FloodError, Harvest, Progress, Server, ServerError, ServerLog, Target};
+use crate::load::{
+    Clock, Flood, FloodError, Harvest, Progress, Server, ServerError, ServerLog, Target,
+};
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
     BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
@@ -123,8 +125,14 @@ impl Lab for KernelLab {
 }
 
 fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
-    let (ip, spec, first) = (topology.server_ip, arm.server.clone(), arm.protocol.speaks_first);
-    Ok(topology.server.run(move || Server::open(ip, &spec, first))??)
+    let (ip, spec, first) = (
+        topology.server_ip,
+        arm.server.clone(),
+        arm.protocol.speaks_first,
+    );
+    Ok(topology
+        .server
+        .run(move || Server::open(ip, &spec, first))??)
 }
 
 fn prepare_flood(
@@ -141,7 +149,9 @@ fn prepare_flood(
         progress: Arc::clone(progress),
     };
     let spec = arm.client.clone();
-    Ok(topology.client().run(move || Flood::prepare(&spec, target))??)
+    Ok(topology
+        .client()
+        .run(move || Flood::prepare(&spec, target))??)
 }
 
 /// The first look, which also proves that every socket listens before a client is started.
@@ -150,15 +160,23 @@ fn listening(watched: &Watched, diag: &mut Diag) -> Result<Vec<Look>, TrialError
     if looks.len() == watched.cookies.len() {
         return Ok(looks);
     }
-    let found: Vec<String> = diag.listeners()?.iter().map(|row| row.address.to_string()).collect();
-    let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+    let found: Vec<String> = diag
+        .listeners()?
+        .iter()
+        .map(|row| row.address.to_string())
+        .collect();
+    let found = if found.is_empty() {
+        "none".to_owned()
+    } else {
+        found.join(", ")
+    };
     Err(TrialError::failed(format!(
         "the server never listened on {} (found: {found})",
         watched.address
     )))
 }
 
-/// Half-open requests, and full sockets that accept() has not returned.
+/// Half-open requests, and full sockets that `accept()` has not returned.
 fn pending(
     diag: &mut Diag,
     address: SocketAddr,
@@ -281,7 +299,8 @@ impl Take {
         failures.sort();
         failures.dedup();
         for errno in failures {
-            self.notes.push(format!("the server's accept() failed with {errno}"));
+            self.notes
+                .push(format!("the server's accept() failed with {errno}"));
         }
         self.cpu.server_us = parts.log.cpu_us;
         self.cpu.client_us = parts.client_cpu_us;
@@ -316,8 +335,12 @@ impl NamespaceReadings {
             let mut problems = snapshot.problems;
             let mut known = |problem: String| problems.push(problem);
             Self {
-                rx_dropped: drops::rx_dropped(net).map_err(|e| known(e.to_string())).ok(),
-                softnet_dropped: drops::softnet_dropped(net).map_err(|e| known(e.to_string())).ok(),
+                rx_dropped: drops::rx_dropped(net)
+                    .map_err(|e| known(e.to_string()))
+                    .ok(),
+                softnet_dropped: drops::softnet_dropped(net)
+                    .map_err(|e| known(e.to_string()))
+                    .ok(),
                 counters: (!snapshot.counters.is_empty()).then_some(snapshot.counters),
                 problems,
             }

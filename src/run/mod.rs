@@ -96,9 +96,11 @@ pub fn execute(
                     TrialError::Refused(_) | TrialError::Skipped(_) => {
                         (TrialStatus::Skipped, reason, None)
                     }
-                    TrialError::Failed { measured, .. } => {
-                        (TrialStatus::Failed, reason, measured.map(|measured| *measured))
-                    }
+                    TrialError::Failed { measured, .. } => (
+                        TrialStatus::Failed,
+                        reason,
+                        measured.map(|measured| *measured),
+                    ),
                 }
             }
         };

@@ -24,7 +24,11 @@ impl Watched {
             return Ok(vec![diag.look(self.address)?]);
         }
         let rows = diag.listeners()?;
-        let of = |cookie: &u64| rows.iter().find(|row| row.cookie == *cookie).map(|row| row.look);
+        let of = |cookie: &u64| {
+            rows.iter()
+                .find(|row| row.cookie == *cookie)
+                .map(|row| row.look)
+        };
         Ok(self.cookies.iter().map(of).collect())
     }
 }
@@ -45,38 +49,40 @@ impl Sampler {
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("sampler".into()).spawn(move || {
-            let empty = Samples {
-                period_us,
-                ..Samples::default()
-            };
-            let mut samples = vec![empty; watched.cookies.len()];
-            let mut due_us = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                clock.sleep_until(due_us);
-                let at_us = clock.now_us();
-                let looks: Vec<Look> = match watched.look(&mut diag) {
-                    Ok(looks) => looks.into_iter().flatten().collect(),
-                    Err(error) => return (samples, Some(error.to_string())),
+        let thread = thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || {
+                let empty = Samples {
+                    period_us,
+                    ..Samples::default()
                 };
-                if looks.len() != samples.len() {
-                    let problem = format!("a socket on {} no longer listens", watched.address);
-                    return (samples, Some(problem));
+                let mut samples = vec![empty; watched.cookies.len()];
+                let mut due_us = 0;
+                while !stopped.load(Ordering::Relaxed) {
+                    clock.sleep_until(due_us);
+                    let at_us = clock.now_us();
+                    let looks: Vec<Look> = match watched.look(&mut diag) {
+                        Ok(looks) => looks.into_iter().flatten().collect(),
+                        Err(error) => return (samples, Some(error.to_string())),
+                    };
+                    if looks.len() != samples.len() {
+                        let problem = format!("a socket on {} no longer listens", watched.address);
+                        return (samples, Some(problem));
+                    }
+                    for (samples, look) in samples.iter_mut().zip(looks) {
+                        samples.at_us.push(at_us);
+                        samples.recv_q.push(look.recv_q);
+                        samples.drops.push(look.drops);
+                    }
+                    // Ticks that have passed meanwhile are lost, and said to be.
+                    let passed = (clock.now_us() - due_us) / period_us;
+                    for samples in &mut samples {
+                        samples.missed += passed.saturating_sub(1);
+                    }
+                    due_us += period_us * passed.max(1);
                 }
-                for (samples, look) in samples.iter_mut().zip(looks) {
-                    samples.at_us.push(at_us);
-                    samples.recv_q.push(look.recv_q);
-                    samples.drops.push(look.drops);
-                }
-                // Ticks that have passed meanwhile are lost, and said to be.
-                let passed = (clock.now_us() - due_us) / period_us;
-                for samples in &mut samples {
-                    samples.missed += passed.saturating_sub(1);
-                }
-                due_us += period_us * passed.max(1);
-            }
-            (samples, None)
-        })?;
+                (samples, None)
+            })?;
         Ok(Self { stop, thread })
     }
 

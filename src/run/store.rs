@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::{Observation, SCHEMA_VERSION};
 use crate::manifest::Manifest;
+use crate::observation::{Observation, SCHEMA_VERSION};
 use crate::plan::Plan;
 
 /// A run folder that could not be written or read.
@@ -168,7 +168,9 @@ pub fn default_folder(reports: &Path, run_id: &str) -> Result<PathBuf, StoreErro
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(written(error)),
         _ => {}
     }
-    symlink(run_id, &new).and_then(|()| fs::rename(&new, &link)).map_err(written)?;
+    symlink(run_id, &new)
+        .and_then(|()| fs::rename(&new, &link))
+        .map_err(written)?;
     Ok(path)
 }
 
@@ -198,7 +200,11 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
         source,
     };
     fs::create_dir_all(path).map_err(failed)?;
-    missing.into_iter().filter(|part| part.exists()).try_for_each(give_to_caller).map_err(failed)
+    missing
+        .into_iter()
+        .filter(|part| part.exists())
+        .try_for_each(give_to_caller)
+        .map_err(failed)
 }
 
 /// Writes a file so that it is either whole or not there; an unfinished temporary file is removed.
@@ -241,7 +247,10 @@ fn pretty(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// Reads a stored document; an unknown schema is refused by its version before anything else is looked at.
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, what: &'static str) -> Result<T, StoreError> {
+fn read_json<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    what: &'static str,
+) -> Result<T, StoreError> {
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,
@@ -255,7 +264,8 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, what: &'static str) -> R
         what,
         problem,
     };
-    let version: Version = serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
+    let version: Version =
+        serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
     if version.schema_version != SCHEMA_VERSION {
         return Err(foreign(format!(
             "its schema is version {}, this program reads version {SCHEMA_VERSION}",

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 ///
 /// # Errors
 /// The error of getsockopt(2).
-pub fn listen_limit(socket: impl AsFd) -> io::Result<u32> {
+pub(crate) fn listen_limit(socket: impl AsFd) -> io::Result<u32> {
     let mut info = [0_u8; size_of::<libc::tcp_info>()];
     let mut length = libc::socklen_t::try_from(info.len()).map_err(io::Error::other)?;
     // SAFETY: `info` is writable for `length` bytes, and both outlive the call.
@@ -36,7 +36,7 @@ pub fn listen_limit(socket: impl AsFd) -> io::Result<u32> {
 ///
 /// # Errors
 /// The error of setsockopt(2).
-pub fn defer_accept(socket: impl AsFd, seconds: u32) -> io::Result<()> {
+pub(crate) fn defer_accept(socket: impl AsFd, seconds: u32) -> io::Result<()> {
     let value = libc::c_int::try_from(seconds).map_err(io::Error::other)?;
     // SAFETY: `value` is readable for its size and outlives the call.
     let result = unsafe {
@@ -48,5 +48,9 @@ pub fn defer_accept(socket: impl AsFd, seconds: u32) -> io::Result<()> {
             libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -3,4 +3,4 @@
 
 mod listener;
 
-pub use listener::{defer_accept, listen_limit};
+pub(crate) use listener::{defer_accept, listen_limit};

@@ -14,10 +14,12 @@ use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::Trial;
 
 /// A test for every shipped arm of these folders.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let catalog = Catalog::new(Path::new("/nonexistent"));
     let words = ["facts", "cases", "arm-b-control"].map(String::from);
-    let arms = catalog.load(&words, &[]).expect("shipped arms are well-formed");
+    let arms = catalog
+        .load(&words, &[])
+        .expect("shipped arms are well-formed");
     arms.into_iter()
         .map(|arm| Trial::test(arm.name.clone(), move || meets_its_expectations(arm)))
         .collect()
@@ -33,13 +35,18 @@ fn meets_its_expectations(arm: Arm) -> Result<(), libtest_mimic::Failed> {
         .expectations
         .iter()
         .filter(|one| one.met != Some(true))
-        .map(|one| format!("{} = {}, observed {:?}", one.key, one.expected, one.observed))
+        .map(|one| {
+            format!(
+                "{} = {}, observed {:?}",
+                one.key, one.expected, one.observed
+            )
+        })
         .collect();
     Err(format!("{}\nnot met: {}", result.verdict.text, missed.join("; ")).into())
 }
 
 /// Runs one trial of an arm and derives its result; whatever holds in every trial is checked on the way.
-pub fn measure(arm: Arm) -> ArmResult {
+pub(crate) fn measure(arm: Arm) -> ArmResult {
     let plan = Plan::new(vec![arm], 1, 1, Vec::new());
     let trial = plan.order()[0];
     let measured = KernelLab
@@ -66,12 +73,33 @@ fn always_holds(result: &ArmResult) {
     let trial = &result.trials[0];
     let figure = |name: &str| trial.figure(&name.parse().expect("a figure"));
     assert_eq!(trial.reason, None, "{}", result.name);
-    let outcomes: u32 = trial.outcomes.iter().flatten().map(|(_, count)| count).sum();
-    assert_eq!(Some(outcomes), trial.attempts, "{}: attempts are the sum of the outcomes", result.name);
-    let (overflows, drops) = (figure("TcpExt.ListenOverflows"), figure("TcpExt.ListenDrops"));
-    assert!(overflows.is_some() && drops >= overflows, "{}: {drops:?} {overflows:?}", result.name);
+    let outcomes: u32 = trial
+        .outcomes
+        .iter()
+        .flatten()
+        .map(|(_, count)| count)
+        .sum();
+    assert_eq!(
+        Some(outcomes),
+        trial.attempts,
+        "{}: attempts are the sum of the outcomes",
+        result.name
+    );
+    let (overflows, drops) = (
+        figure("TcpExt.ListenOverflows"),
+        figure("TcpExt.ListenDrops"),
+    );
+    assert!(
+        overflows.is_some() && drops >= overflows,
+        "{}: {drops:?} {overflows:?}",
+        result.name
+    );
     if let Some(own) = figure("listener-drops") {
-        assert!(drops <= Some(own), "{}: listener {own}, namespace {drops:?}", result.name);
+        assert!(
+            drops <= Some(own),
+            "{}: listener {own}, namespace {drops:?}",
+            result.name
+        );
     }
     if let Some(wasted) = trial.wasted_accepts {
         assert!(Some(wasted) <= trial.accepted, "{}", result.name);

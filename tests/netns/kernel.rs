@@ -12,16 +12,27 @@ use libtest_mimic::Trial;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::facts::measure;
+use crate::test;
 
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("kernel/shrinking-keeps-what-is-queued", || Ok(shrinking_keeps_what_is_queued())),
-        Trial::test("kernel/somaxconn-is-read-at-listen", || Ok(somaxconn_is_read_at_listen())),
-        Trial::test("kernel/closing-resets-the-queue", || Ok(closing_resets_the_queue())),
-        Trial::test("kernel/concurrent-clients-overshoot-by-less-than-the-processors", || {
-            Ok(concurrent_clients_overshoot_by_less_than_the_processors())
-        }),
-        Trial::test("kernel/an-exact-lookup-tells-no-listener", || Ok(an_exact_lookup_tells_no_listener())),
+        test(
+            "kernel/shrinking-keeps-what-is-queued",
+            shrinking_keeps_what_is_queued,
+        ),
+        test(
+            "kernel/somaxconn-is-read-at-listen",
+            somaxconn_is_read_at_listen,
+        ),
+        test("kernel/closing-resets-the-queue", closing_resets_the_queue),
+        test(
+            "kernel/concurrent-clients-overshoot-by-less-than-the-processors",
+            concurrent_clients_overshoot_by_less_than_the_processors,
+        ),
+        test(
+            "kernel/an-exact-lookup-tells-no-listener",
+            an_exact_lookup_tells_no_listener,
+        ),
     ]
 }
 
@@ -39,7 +50,12 @@ fn listen(backlog: i32) -> (TcpListener, SocketAddr) {
 
 /// A client whose SYN has been sent; on loopback the handshake is done when this returns, if it can be done.
 fn connect(address: SocketAddr) -> Socket {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None).expect("a socket");
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        None,
+    )
+    .expect("a socket");
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EINPROGRESS), "{error}"),
@@ -48,7 +64,10 @@ fn connect(address: SocketAddr) -> Socket {
 }
 
 fn look(address: SocketAddr) -> Look {
-    let look = Diag::open().expect("sock_diag").look(address).expect("an answer");
+    let look = Diag::open()
+        .expect("sock_diag")
+        .look(address)
+        .expect("an answer");
     look.expect("a listener")
 }
 
@@ -58,7 +77,7 @@ fn counter(name: &str) -> i128 {
     snapshot.counters[name].expect("a known value")
 }
 
-/// `__inet_listen_sk` in net/ipv4/af_inet.c: a second listen() only replaces the limit.
+/// `__inet_listen_sk` in `net/ipv4/af_inet.c`: a second `listen()` only replaces the limit.
 fn shrinking_keeps_what_is_queued() {
     let seen = fresh().run(|| {
         let (listener, address) = listen(5);
@@ -77,14 +96,19 @@ fn shrinking_keeps_what_is_queued() {
         drop((queued, late));
         seen
     });
-    let seen: Vec<_> = seen.expect("a result").iter().map(|look| (look.recv_q, look.send_q)).collect();
+    let seen: Vec<_> = seen
+        .expect("a result")
+        .iter()
+        .map(|look| (look.recv_q, look.send_q))
+        .collect();
     assert_eq!(seen, [(6, 2), (6, 2), (5, 2), (4, 2), (3, 2), (3, 2)]);
 }
 
 /// `__sys_listen_socket` in net/socket.c compares with somaxconn at that moment only.
 fn somaxconn_is_read_at_listen() {
     let limits = fresh().run(|| {
-        let somaxconn = |value: &str| std::fs::write("/proc/sys/net/core/somaxconn", value).expect("a write");
+        let somaxconn =
+            |value: &str| std::fs::write("/proc/sys/net/core/somaxconn", value).expect("a write");
         somaxconn("7");
         let (listener, address) = listen(100);
         let mut limits = vec![look(address).send_q];
@@ -97,7 +121,7 @@ fn somaxconn_is_read_at_listen() {
     assert_eq!(limits.expect("a result"), [7, 7, 50]);
 }
 
-/// `inet_csk_listen_stop` in net/ipv4/inet_connection_sock.c: what is queued is reset, both ends count it.
+/// `inet_csk_listen_stop` in `net/ipv4/inet_connection_sock.c`: what is queued is reset, both ends count it.
 fn closing_resets_the_queue() {
     for queued in [1, 3] {
         let (resets, established, seen) = fresh()
@@ -117,14 +141,23 @@ fn closing_resets_the_queue() {
                 )
             })
             .expect("a result");
-        assert_eq!((resets, established), (queued, 2 * queued), "{queued} queued");
-        assert!(seen.iter().all(|errno| *errno == Some(libc::ECONNRESET)), "{seen:?}");
+        assert_eq!(
+            (resets, established),
+            (queued, 2 * queued),
+            "{queued} queued"
+        );
+        assert!(
+            seen.iter().all(|errno| *errno == Some(libc::ECONNRESET)),
+            "{seen:?}"
+        );
     }
 }
 
 /// The test for a full queue and the insertion are not one step (`tcp_v4_syn_recv_sock`).
 fn concurrent_clients_overshoot_by_less_than_the_processors() {
-    let cpus = std::thread::available_parallelism().expect("processors").get();
+    let cpus = std::thread::available_parallelism()
+        .expect("processors")
+        .get();
     for backlog in [0, 1, 5, 16] {
         let text = format!(
             "title = \"t\"\nwhy = \"w\"\n[server]\nbacklog = {backlog}\naccept = \"never\"\n\
@@ -134,7 +167,10 @@ fn concurrent_clients_overshoot_by_less_than_the_processors() {
         let trial = measure(arm).trials.remove(0);
         let peak = trial.listeners[0].recv_q_final as usize;
         let bounds = backlog + 1..=backlog + cpus;
-        assert!(bounds.contains(&peak), "backlog {backlog}: {peak} is not within {bounds:?}");
+        assert!(
+            bounds.contains(&peak),
+            "backlog {backlog}: {peak} is not within {bounds:?}"
+        );
     }
 }
 
@@ -151,10 +187,15 @@ fn an_exact_lookup_tells_no_listener() {
         let only_bound = diag.look(address).expect("an answer");
         let (_listener, other) = listen(1);
         let client = TcpStream::connect(other).expect("a connection");
-        let connected = diag.look(client.local_addr().expect("an address")).expect("an answer");
+        let connected = diag
+            .look(client.local_addr().expect("an address"))
+            .expect("an answer");
         (there, [gone, only_bound, connected])
     });
     let (there, others) = looks.expect("a result");
-    assert_eq!(there.map(|look| (look.recv_q, look.send_q, look.drops)), Some((0, 1, Some(0))));
+    assert_eq!(
+        there.map(|look| (look.recv_q, look.send_q, look.drops)),
+        Some((0, 1, Some(0)))
+    );
     assert_eq!(others, [None; 3]);
 }

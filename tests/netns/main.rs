@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backlog_lab::netns::{KernelSteps, enter};
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Trial};
 use nix::sched::{CloneFlags, unshare};
 
+#[expect(clippy::print_stderr, reason = "why the tests cannot run")]
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     if let Err(refusal) = enter(&KernelSteps) {
@@ -26,15 +27,30 @@ fn main() -> ExitCode {
         eprintln!("cannot leave the host's network namespace: {errno}");
         return ExitCode::FAILURE;
     }
-    let trials = [facts::trials(), kernel::trials(), namespaces::trials(), runs::trials()];
+    let trials = [
+        facts::trials(),
+        kernel::trials(),
+        namespaces::trials(),
+        runs::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
 
 /// The program under test: beside this binary when both were copied, else where cargo built it.
 fn program() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join("backlog-lab")));
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.parent()?.join("backlog-lab")));
     match beside {
         Some(path) if path.is_file() => path,
         _ => PathBuf::from(env!("CARGO_BIN_EXE_backlog-lab")),
     }
+}
+
+/// A test that fails by panicking.
+fn test(name: &str, body: fn()) -> Trial {
+    Trial::test(name, move || {
+        body();
+        Ok(())
+    })
 }

@@ -18,16 +18,22 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::facts::measure;
-use crate::program;
+use crate::{program, test};
 
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("namespaces/only-thread-self-tells-of-the-thread", || Ok(only_thread_self_tells())),
-        Trial::test("namespaces/nothing-is-inherited", || Ok(nothing_is_inherited())),
-        Trial::test("namespaces/equal-names-do-not-collide", || Ok(equal_names_do_not_collide())),
-        Trial::test("namespaces/nobody-stays-behind", || Ok(nobody_stays_behind())),
-        Trial::test("namespaces/limits-are-named", || Ok(limits_are_named())),
-        Trial::test("namespaces/read-only-sysctls", || Ok(read_only_sysctls())),
+        test(
+            "namespaces/only-thread-self-tells-of-the-thread",
+            only_thread_self_tells,
+        ),
+        test("namespaces/nothing-is-inherited", nothing_is_inherited),
+        test(
+            "namespaces/equal-names-do-not-collide",
+            equal_names_do_not_collide,
+        ),
+        test("namespaces/nobody-stays-behind", nobody_stays_behind),
+        test("namespaces/limits-are-named", limits_are_named),
+        test("namespaces/read-only-sysctls", read_only_sysctls),
     ]
 }
 
@@ -68,7 +74,10 @@ fn only_thread_self_tells() {
 }
 
 fn somaxconn() -> String {
-    fs::read_to_string("/proc/sys/net/core/somaxconn").expect("a value").trim().to_owned()
+    fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .expect("a value")
+        .trim()
+        .to_owned()
 }
 
 /// A fresh namespace has the kernel's defaults, whatever its parent was set to.
@@ -92,7 +101,10 @@ fn nothing_is_inherited() {
     assert_eq!(child, plain);
     assert_eq!(child["net.core.somaxconn"].as_deref(), Some("4096"));
     assert_eq!(child["net.ipv4.tcp_syncookies"].as_deref(), Some("1"));
-    assert_eq!(child["net.ipv4.ip_local_port_range"].as_deref(), Some("32768\t60999"));
+    assert_eq!(
+        child["net.ipv4.ip_local_port_range"].as_deref(),
+        Some("32768\t60999")
+    );
 }
 
 /// Interfaces of the same names in different namespaces, five experiments at once, one of them begun where
@@ -123,21 +135,32 @@ fn equal_names_do_not_collide() {
 
 /// When an experiment is over, no thread of the process is left in its namespaces.
 fn nobody_stays_behind() {
-    let before = fs::metadata("/proc/thread-self/ns/net").expect("a namespace").st_ino();
+    let before = fs::metadata("/proc/thread-self/ns/net")
+        .expect("a namespace")
+        .st_ino();
     let inodes: Vec<u64> = (0..8)
         .map(|_| {
-            let topology = Topology::build(LinkSpec::default(), &BTreeMap::new()).expect("a topology");
+            let topology =
+                Topology::build(LinkSpec::default(), &BTreeMap::new()).expect("a topology");
             let fd = topology.server.fd().as_raw_fd();
-            fs::metadata(format!("/proc/self/fd/{fd}")).expect("a namespace").st_ino()
+            fs::metadata(format!("/proc/self/fd/{fd}"))
+                .expect("a namespace")
+                .st_ino()
         })
         .collect();
     for task in fs::read_dir("/proc/self/task").expect("tasks").flatten() {
         // A task that has ended meanwhile is in no namespace.
         if let Ok(namespace) = fs::metadata(task.path().join("ns/net")) {
-            assert!(!inodes.contains(&namespace.st_ino()), "{:?} stayed behind", task.path());
+            assert!(
+                !inodes.contains(&namespace.st_ino()),
+                "{} stayed behind",
+                task.path().display()
+            );
         }
     }
-    let after = fs::metadata("/proc/thread-self/ns/net").expect("a namespace").st_ino();
+    let after = fs::metadata("/proc/thread-self/ns/net")
+        .expect("a namespace")
+        .st_ino();
     assert_eq!(before, after, "the caller never left its namespace");
 }
 
@@ -159,7 +182,10 @@ fn run_in_user_namespace(
         fs::write("/proc/self/gid_map", format!("{uid} {outer_gid} 1"))?;
         prepare()
     };
-    #[expect(unsafe_code, reason = "pre_exec has no safe form; the closure only makes system calls")]
+    #[expect(
+        unsafe_code,
+        reason = "pre_exec has no safe form; the closure only makes system calls"
+    )]
     // SAFETY: the child has a single thread, and the closure takes no lock that another one could hold.
     unsafe {
         command.pre_exec(before_exec);
@@ -174,7 +200,8 @@ fn limits_are_named() {
         let limit = move || fs::write(format!("/proc/sys/user/{sysctl}"), "0");
         let out = folder.path().join("run");
         let arguments = ["run", "arm-b", "--out", out.to_str().expect("a path")];
-        let output = run_in_user_namespace(uid, CloneFlags::empty(), limit, &arguments, folder.path());
+        let output =
+            run_in_user_namespace(uid, CloneFlags::empty(), limit, &arguments, folder.path());
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(text.contains(&format!("user.{sysctl} = 0")), "{text}");
@@ -197,7 +224,13 @@ fn read_only_sysctls() {
         let none: Option<&PathBuf> = None;
         let sys = Path::new("/proc/sys");
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-        mount(Some(sys), sys, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)?;
+        mount(
+            Some(sys),
+            sys,
+            none,
+            MsFlags::MS_BIND | MsFlags::MS_REC,
+            none,
+        )?;
         let flags = MsFlags::MS_REMOUNT
             | MsFlags::MS_BIND
             | MsFlags::MS_RDONLY
@@ -206,16 +239,31 @@ fn read_only_sysctls() {
             | MsFlags::MS_NOEXEC;
         Ok(mount(none, sys, none, flags, none)?)
     };
-    let arguments = ["run", "other.toml", "as-it-is.toml", "--out", "run", "--json"];
-    let output = run_in_user_namespace(0, CloneFlags::CLONE_NEWNS, read_only, &arguments, folder.path());
+    let arguments = [
+        "run",
+        "other.toml",
+        "as-it-is.toml",
+        "--out",
+        "run",
+        "--json",
+    ];
+    let output = run_in_user_namespace(
+        0,
+        CloneFlags::CLONE_NEWNS,
+        read_only,
+        &arguments,
+        folder.path(),
+    );
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{text}");
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
     let trial = |n: usize| &results["arms"][n]["trials"][0];
     assert_eq!(trial(0)["status"], "skipped");
     let reason = trial(0)["reason"].as_str().expect("a reason");
-    assert!(reason.contains("net.core.somaxconn") && reason.contains("EROFS"), "{reason}");
+    assert!(
+        reason.contains("net.core.somaxconn") && reason.contains("EROFS"),
+        "{reason}"
+    );
     assert_eq!(trial(1)["status"], "ok");
     assert_eq!(trial(1)["outcomes"]["ok"], 1);
 }
-

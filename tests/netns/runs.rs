@@ -7,22 +7,35 @@ use std::process::{Command, Output};
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::program;
+use crate::{program, test};
 
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("runs/the-default-run", || Ok(the_default_run())),
-        Trial::test("runs/the-shock-absorber", || Ok(the_shock_absorber())),
-        Trial::test("runs/a-report-is-made-again-byte-for-byte", || Ok(a_report_is_made_again())),
-        Trial::test("runs/overrides-and-exit-codes", || Ok(overrides_and_exit_codes())),
-        Trial::test("runs/a-missing-sysctl-skips-its-arm", || Ok(a_missing_sysctl_skips_its_arm())),
-        Trial::test("runs/an-occupied-folder-is-refused", || Ok(an_occupied_folder_is_refused())),
-        Trial::test("runs/notes-name-the-syn-retry", || Ok(notes_name_the_syn_retry())),
+        test("runs/the-default-run", the_default_run),
+        test("runs/the-shock-absorber", the_shock_absorber),
+        test(
+            "runs/a-report-is-made-again-byte-for-byte",
+            a_report_is_made_again,
+        ),
+        test("runs/overrides-and-exit-codes", overrides_and_exit_codes),
+        test(
+            "runs/a-missing-sysctl-skips-its-arm",
+            a_missing_sysctl_skips_its_arm,
+        ),
+        test(
+            "runs/an-occupied-folder-is-refused",
+            an_occupied_folder_is_refused,
+        ),
+        test("runs/notes-name-the-syn-retry", notes_name_the_syn_retry),
     ]
 }
 
 fn lab(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(program()).args(arguments).current_dir(folder).output().expect("the program starts")
+    Command::new(program())
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("the program starts")
 }
 
 fn document(output: &Output) -> Value {
@@ -36,7 +49,9 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no count"))
 }
 
 /// Arms A, B and C meet what they expect, from an empty folder: the binary carries them.
@@ -44,9 +59,19 @@ fn the_default_run() {
     let folder = folder();
     let output = lab(folder.path(), &["run", "--json"]);
     let results = document(&output);
-    assert_eq!(output.status.code(), Some(0), "{:#}", results["arms"][0]["verdict"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{:#}",
+        results["arms"][0]["verdict"]
+    );
     assert_eq!(results["complete"], true);
-    for (arm, name) in results["arms"].as_array().expect("arms").iter().zip(["arm-a", "arm-b", "arm-c"]) {
+    for (arm, name) in results["arms"]
+        .as_array()
+        .expect("arms")
+        .iter()
+        .zip(["arm-a", "arm-b", "arm-c"])
+    {
         assert_eq!(arm["name"], name);
         assert_eq!(arm["verdict"]["met"], true, "{}", arm["verdict"]);
         let trial = &arm["trials"][0];
@@ -54,12 +79,24 @@ fn the_default_run() {
         assert_eq!(outcomes.len(), 9);
         assert_eq!(outcomes.values().map(number).sum::<u64>(), 200);
         let counters = &trial["counters"]["server"];
-        assert_eq!(counters["TcpExt.ListenOverflows"], counters["TcpExt.ListenDrops"]);
+        assert_eq!(
+            counters["TcpExt.ListenOverflows"],
+            counters["TcpExt.ListenDrops"]
+        );
         let accepted = number(&trial["accepted"]);
-        assert_eq!(number(&trial["wasted_accepts"]), accepted - number(&outcomes["ok"]));
+        assert_eq!(
+            number(&trial["wasted_accepts"]),
+            accepted - number(&outcomes["ok"])
+        );
     }
     let latest = folder.path().join("reports/latest");
-    for file in ["manifest.json", "results.json", "README.md", "data/attempts.csv", "data/samples.csv"] {
+    for file in [
+        "manifest.json",
+        "results.json",
+        "README.md",
+        "data/attempts.csv",
+        "data/samples.csv",
+    ] {
         assert!(latest.join(file).is_file(), "{file}");
     }
     let rows = fs::read_to_string(latest.join("data/attempts.csv")).expect("a table");
@@ -74,12 +111,21 @@ fn the_shock_absorber() {
     assert_eq!(output.status.code(), Some(0), "{results:#}");
     let ok = |name: &str| {
         let arms = results["arms"].as_array().expect("arms");
-        let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("{name}"));
-        (number(&arm["trials"][0]["outcomes"]["ok"]), number(&arm["trials"][0]["wasted_accepts"]))
+        let arm = arms
+            .iter()
+            .find(|arm| arm["name"] == name)
+            .unwrap_or_else(|| panic!("{name}"));
+        (
+            number(&arm["trials"][0]["outcomes"]["ok"]),
+            number(&arm["trials"][0]["wasted_accepts"]),
+        )
     };
     let (small, _) = ok("shock-absorber/backlog=1,accept-delay=80ms");
     let (large, wasted) = ok("shock-absorber/backlog=128,accept-delay=80ms");
-    assert!(large < small, "{large} answered with backlog 128, {small} with backlog 1");
+    assert!(
+        large < small,
+        "{large} answered with backlog 128, {small} with backlog 1"
+    );
     assert!(wasted > 0, "the server works for those who have left");
     assert_eq!(ok("shock-absorber/backlog=128,accept-delay=0s").0, 200);
 }
@@ -87,16 +133,39 @@ fn the_shock_absorber() {
 /// Everything derived follows from the stored files.
 fn a_report_is_made_again() {
     let folder = folder();
-    let run = lab(folder.path(), &["run", "arm-b-control", "facts/capacity-1", "--out", "run", "--json"]);
-    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let run = lab(
+        folder.path(),
+        &[
+            "run",
+            "arm-b-control",
+            "facts/capacity-1",
+            "--out",
+            "run",
+            "--json",
+        ],
+    );
+    assert_eq!(
+        run.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     let path = folder.path().join("run");
     let before = derived(&path);
-    assert!(before.iter().any(|(name, _)| name.ends_with("README.md")), "{before:?}");
+    assert!(
+        before.iter().any(|(name, _)| name.ends_with("README.md")),
+        "{before:?}"
+    );
     for (name, _) in &before {
         fs::remove_file(name).expect("a derived file");
     }
     let again = lab(folder.path(), &["report", "run", "--json"]);
-    assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(
+        again.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&again.stderr)
+    );
     assert_eq!(again.stdout, run.stdout);
     assert!(derived(&path) == before, "a derived file differs");
 }
@@ -126,12 +195,19 @@ fn overrides_and_exit_codes() {
         (output.status.code(), document(&output))
     };
     let (code, results) = run(&[]);
-    assert_eq!(code, Some(0), "an arm that was changed is not judged by what it was");
+    assert_eq!(
+        code,
+        Some(0),
+        "an arm that was changed is not judged by what it was"
+    );
     assert_eq!(results["arms"][0]["verdict"]["met"], Value::Null);
     assert_eq!(results["arms"][0]["settings"]["client"]["connections"], 8);
     assert_eq!(results["overrides"][0], "client.connections=8");
     let (code, results) = run(&["--set", "expect.ok=8"]);
-    assert_eq!((code, &results["arms"][0]["verdict"]["met"]), (Some(0), &Value::Null));
+    assert_eq!(
+        (code, &results["arms"][0]["verdict"]["met"]),
+        (Some(0), &Value::Null)
+    );
     let (code, _) = run(&["--set", "expect.ok=9"]);
     assert_eq!(code, Some(1), "an expectation of this very run is judged");
     let (code, results) = run(&["--set", "server.backlog=7,8,9", "-n", "2"]);
@@ -145,17 +221,38 @@ fn overrides_and_exit_codes() {
 
 fn a_missing_sysctl_skips_its_arm() {
     let folder = folder();
-    let text = "title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\n[sysctl]\n\"net.ipv4.tcp_nonesuch\" = 1\n";
+    let text =
+        "title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\n[sysctl]\n\"net.ipv4.tcp_nonesuch\" = 1\n";
     fs::write(folder.path().join("missing.toml"), text).expect("a file");
-    let output = lab(folder.path(), &["run", "missing.toml", "facts/closed-port", "--json", "--out", "run"]);
+    let output = lab(
+        folder.path(),
+        &[
+            "run",
+            "missing.toml",
+            "facts/closed-port",
+            "--json",
+            "--out",
+            "run",
+        ],
+    );
     let results = document(&output);
     assert_eq!(output.status.code(), Some(3));
     let trial = &results["arms"][0]["trials"][0];
     assert_eq!(trial["status"], "skipped");
     let reason = trial["reason"].as_str().expect("a reason");
-    assert!(reason.contains("net.ipv4.tcp_nonesuch") && reason.contains("ENOENT"), "{reason}");
-    assert_eq!(trial["outcomes"], Value::Null, "nothing measured is not zero");
-    assert_eq!(results["arms"][1]["verdict"]["met"], true, "other arms are unaffected");
+    assert!(
+        reason.contains("net.ipv4.tcp_nonesuch") && reason.contains("ENOENT"),
+        "{reason}"
+    );
+    assert_eq!(
+        trial["outcomes"],
+        Value::Null,
+        "nothing measured is not zero"
+    );
+    assert_eq!(
+        results["arms"][1]["verdict"]["met"], true,
+        "other arms are unaffected"
+    );
 }
 
 fn an_occupied_folder_is_refused() {

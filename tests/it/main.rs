@@ -1,0 +1,8 @@
+//! Tests that need no namespace: text fixtures, the command line, the pipeline on scripted observations, and
+//! the rules of the house.
+
+mod cli;
+mod counters;
+mod pipeline;
+mod sysctl_files;
+mod tidy;
