@@ -1,0 +1,21 @@
+# Every recipe is one line that can be pasted into a shell.
+
+# list the recipes
+default:
+    @just --list
+
+# run arms by name, for example: just lab arm-a
+lab +ARMS:
+    cargo run --release -- run {{ARMS}}
+
+# make a run's report again from its stored observations
+report RUN="latest":
+    cargo run --release -- report {{RUN}}
+
+# every test that needs only Rust and the kernel
+test:
+    cargo test
+
+# what CI runs
+ci:
+    .ci/run
