@@ -2,12 +2,9 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::link::{LinkAttribute, State};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, new_connection};
 
@@ -100,34 +97,6 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
             .execute()
             .await
             .map_err(failed(&format!("preset the neighbour {}", neighbour.ip)))
-    })
-}
-
-/// Waits until the calling thread's end transmits.
-///
-/// When the other end comes up, the kernel activates this one's queue from a work item (`linkwatch_event` in
-/// `net/core/link_watch.c`), and drops what is sent before. It reports the interface as up under the same lock
-/// under which it activates the queue, and since Linux 6.8 a query waits for the work item itself.
-pub(super) fn wait_until_up(end: End) -> Result<(), NetnsError> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let deadline = Instant::now() + PATIENCE;
-    with_netlink(async |handle| {
-        let index = index_of(end.name)?;
-        loop {
-            let query = handle.link().get().match_index(index).execute();
-            let link = std::pin::pin!(query).try_next().await;
-            let link = link.map_err(failed(&format!("query {}", end.name)))?;
-            let is_up = link.is_some_and(|link| {
-                link.attributes
-                    .contains(&LinkAttribute::OperState(State::Up))
-            });
-            if is_up {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(failed(&format!("bring up {}", end.name))("it stays down"));
-            }
-        }
     })
 }
 

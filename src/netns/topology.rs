@@ -7,7 +7,9 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use super::link::{self, End};
 use super::{Namespace, NetnsError, sysctl};
@@ -56,8 +58,7 @@ impl Topology {
                 })??;
                 server.run(move || link::configure(here, there))??;
                 client.run(move || link::configure(there, here))??;
-                server.run(move || link::wait_until_up(here))??;
-                client.run(move || link::wait_until_up(there))??;
+                prove(&server, here.ip, &client, there.ip)?;
                 (Some(client), here.ip)
             }
         };
@@ -79,6 +80,47 @@ impl Topology {
     /// The client's namespace; the server's on a loopback link.
     pub fn client(&self) -> &Namespace {
         self.other.as_ref().unwrap_or(&self.server)
+    }
+}
+
+/// Sends a datagram there and back until one has made the whole way.
+///
+/// When a link comes up, the kernel activates a transmit queue from one work item (`linkwatch_event` in
+/// `net/core/link_watch.c`) and inserts the local route of an IPv6 address from another (`addrconf_dad_work` in
+/// `net/ipv6/addrconf.c`). What is sent before is dropped, a client's first SYN as well.
+fn prove(
+    server: &Namespace,
+    server_ip: IpAddr,
+    client: &Namespace,
+    client_ip: IpAddr,
+) -> Result<(), NetnsError> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const AGAIN: Duration = Duration::from_millis(1);
+    let failed = |error: io::Error| NetnsError::Link {
+        operation: format!("send a datagram from {client_ip} to {server_ip} and back"),
+        reason: error.to_string(),
+    };
+    let bind = |ip| move || UdpSocket::bind((ip, 0));
+    let there = server.run(bind(server_ip))?.map_err(failed)?;
+    let back = client.run(bind(client_ip))?.map_err(failed)?;
+    let address = there.local_addr().map_err(failed)?;
+    for socket in [&there, &back] {
+        socket.set_read_timeout(Some(AGAIN)).map_err(failed)?;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut byte = [0];
+        let trip = back
+            .send_to(&byte, address)
+            .and_then(|_| there.recv_from(&mut byte))
+            .and_then(|(_, from)| there.send_to(&byte, from))
+            .and_then(|_| back.recv_from(&mut byte));
+        match trip {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > deadline => return Err(failed(error)),
+            // Not yet: the next datagram follows.
+            Err(_) => {}
+        }
     }
 }
 
