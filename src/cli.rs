@@ -17,7 +17,8 @@ use crate::arm::Override;
 )]
 #[command(
     after_help = "Exit codes: 0 all well; 1 an expectation was not met; 2 usage or arm file; 3 this machine \
-    does not allow an arm, or hides the counters; 4 a trial failed or is invalid, or a file could not be written."
+    does not allow an arm, or hides what it needs; 4 a trial failed or is invalid, or a file could not be written; 130, 143 \
+    interrupted, with a partial report."
 )]
 pub struct Cli {
     /// What to do.
@@ -58,7 +59,7 @@ pub struct RunArgs {
     /// The run folder itself; must be new or empty [default: reports/<run-id>]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Override a key of the arms; several values make a matrix
+    /// Override a key, such as server.backlog=3; several values make a matrix. `show ARM` prints the keys
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
     /// Print the results document on standard output, and nothing else there

@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use nix::errno::Errno;
+
 use crate::arm::ArmError;
 use crate::netns::Refusal;
 use crate::run::{StoreError, TrialError};
@@ -25,6 +27,9 @@ pub enum Error {
     /// No random seed.
     #[error("cannot read random numbers for a seed: {0}; give one with --seed")]
     Seed(io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot prepare for signals: {0}")]
+    Signals(Errno),
     /// Standard output failed.
     #[error("cannot print: {0}")]
     Print(io::Error),
@@ -34,11 +39,12 @@ impl Error {
     /// 2 usage or arm file, 3 the machine does not allow it, 4 the rest.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Arm(_) | Self::Store(StoreError::NotEmpty { .. } | StoreError::NoRun { .. }) => 2,
+            Self::Arm(_) | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
             Self::Refused(_) | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_)) => 3,
-            Self::Trial(TrialError::Failed { .. })
+            Self::Trial(TrialError::Failed { .. } | TrialError::Interrupted)
             | Self::Store(_)
             | Self::Seed(_)
+            | Self::Signals(_)
             | Self::Print(_) => 4,
         })
     }

@@ -1,7 +1,7 @@
 //! What one trial read from the kernel, the server and the clients. Nothing here is derived.
 //!
 //! An [`Observation`] is stored the moment its trial ends; results, tables and charts are made from the stored
-//! file. All times are microseconds since the trial's origin, the instant at which the clients were released.
+//! file. All times are microseconds since the trial's origin, an instant just before the clients are released.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -38,8 +38,17 @@ pub struct Source {
 impl Source {
     /// The arms of this file: one, or one for each cell of its matrix.
     pub fn arms(&self, overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
-        self.expand(overrides).map_err(|problem| ArmError {
-            problems: vec![format!("{}: {problem}", self.place())],
+        self.expand(overrides).map_err(|problem| {
+            // A file that is well without the overrides is not to blame.
+            let changes: Vec<String> = overrides.iter().map(|one| format!("--set {one}")).collect();
+            let place = if !overrides.is_empty() && self.expand(&[]).is_ok() {
+                format!("{} ({})", changes.join(" "), self.name)
+            } else {
+                self.place()
+            };
+            ArmError {
+                problems: vec![format!("{place}: {problem}")],
+            }
         })
     }
 
@@ -54,9 +63,7 @@ impl Source {
         let mut table: toml::Table =
             toml::from_str(&self.text).map_err(|error| error.to_string().trim_end().to_owned())?;
         for change in overrides {
-            change
-                .apply(&mut table)
-                .map_err(|problem| format!("--set {change}: {problem}"))?;
+            change.apply(&mut table)?;
         }
         let mut arms: Vec<Arm> = Vec::new();
         for cell in matrix::expand(table)? {
@@ -67,8 +74,9 @@ impl Source {
             let arm: Arm = serde_path_to_error::deserialize(toml::Value::Table(cell.table))
                 .map_err(|error| in_words(&error))?;
             arm.check()?;
+            let arm = arm.marked_as_changed(overrides);
             if arms.iter().any(|other| other.name == name) {
-                return Err(format!("matrix: two cells are both named {name}"));
+                return Err(format!("two levels give the same arm, {name}"));
             }
             arms.push(Arm { name, ..arm });
         }
@@ -76,15 +84,51 @@ impl Source {
     }
 }
 
-/// `server.backlog: invalid type: string "x", expected i32`, on one line.
+/// `server.backlog: invalid type: string "x", expected a whole number`, on one line and in an arm's words.
 fn in_words(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
     let message = error.inner().to_string();
-    let message = message.lines().next().unwrap_or_default();
+    let mut message = message.lines().next().unwrap_or_default().to_owned();
+    for (theirs, ours) in [
+        ("unknown field", "unknown key"),
+        ("missing field", "missing key"),
+        ("unknown variant", "unknown word"),
+        ("expected i32", "expected a whole number"),
+        ("expected u32", "expected a whole number, at least 0"),
+    ] {
+        message = message.replace(theirs, ours);
+    }
+    // The message names the wrong word first and then those that are known.
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if message.contains("unknown")
+        && let Some(wrong) = quoted.next()
+    {
+        let known: Vec<&str> = quoted.chain(SECTIONED.iter().copied()).collect();
+        let below = known
+            .iter()
+            .find(|key| key.rsplit('.').next() == Some(wrong) && **key != wrong);
+        let hint = match below {
+            Some(key) => format!("; did you mean \"{key}\"?"),
+            None => did_you_mean(wrong, known),
+        };
+        message += &hint;
+    }
     match error.path().to_string().as_str() {
-        "." => message.to_owned(),
+        "." => message,
         path => format!("{path}: {message}"),
     }
 }
+
+/// Keys that are easily written without their section.
+const SECTIONED: &[&str] = &[
+    "server.backlog",
+    "server.accept",
+    "server.accept-delay",
+    "client.connections",
+    "client.workers",
+    "client.timeout",
+    "client.start",
+    "protocol.speaks-first",
+];
 
 /// Where arms are looked up: a folder named `arms`, then the arms that the binary carries.
 #[derive(Debug)]
@@ -114,15 +158,18 @@ impl Catalog {
         Ok(found.into_values().collect())
     }
 
-    /// The arm files that these words name: arms, files, folders. Each file once, in the order asked.
-    pub fn find(&self, words: &[String]) -> Result<Vec<Source>, ArmError> {
-        let (mut found, mut problems) = (Vec::<Source>::new(), Vec::new());
+    /// The arms that these words name, each file once and in the order asked, with the overrides applied.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any of them.
+    pub fn load(&self, words: &[String], overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
+        let (mut sources, mut arms, mut problems) = (Vec::<Source>::new(), Vec::new(), Vec::new());
         for word in words {
-            match self.find_one(word) {
+            match self.find(word) {
                 Err(error) => problems.extend(error.problems),
-                Ok(sources) => {
-                    for source in sources {
-                        match found.iter().find(|other| other.name == source.name) {
+                Ok(found) => {
+                    for source in found {
+                        match sources.iter().find(|other| other.name == source.name) {
                             Some(other) if *other == source => {}
                             Some(other) => problems.push(format!(
                                 "{} and {} are both named {}",
@@ -130,59 +177,13 @@ impl Catalog {
                                 source.place(),
                                 source.name
                             )),
-                            None => found.push(source),
+                            None => sources.push(source),
                         }
                     }
                 }
             }
         }
-        if problems.is_empty() {
-            Ok(found)
-        } else {
-            Err(ArmError { problems })
-        }
-    }
-
-    fn find_one(&self, word: &str) -> Result<Vec<Source>, ArmError> {
-        let path = Path::new(word);
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
-            return read_file(path, name_of(path)).map(|source| vec![source]);
-        }
-        let word = word.trim_end_matches('/');
-        let file = self.folder.join(format!("{word}.toml"));
-        if file.is_file() {
-            return read_file(&file, word.to_owned()).map(|source| vec![source]);
-        }
-        for folder in [&self.folder.join(word), path] {
-            if !word.is_empty() && folder.is_dir() {
-                return read_folder(folder);
-            }
-        }
-        let group = format!("{word}/");
-        let carried: Vec<Source> = SHIPPED
-            .iter()
-            .filter(|(name, _)| *name == word || name.starts_with(&group))
-            .map(|(name, text)| shipped(name, text))
-            .collect();
-        if !carried.is_empty() {
-            return Ok(carried);
-        }
-        let known = self.all()?;
-        let hint = did_you_mean(word, known.iter().map(|source| source.name.as_str()));
-        Err(ArmError {
-            problems: vec![format!(
-                "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
-            )],
-        })
-    }
-
-    /// The arms that these words name, with the overrides applied. All bad files are listed at once.
-    pub fn load(&self, words: &[String], overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
-        let (mut arms, mut problems) = (Vec::new(), Vec::new());
-        for source in self.find(words)? {
+        for source in &sources {
             match source.arms(overrides) {
                 Ok(more) => arms.extend(more),
                 Err(error) => problems.extend(error.problems),
@@ -193,6 +194,45 @@ impl Catalog {
         } else {
             Err(ArmError { problems })
         }
+    }
+
+    /// The arm files that a word names: an arm or a group of them, a file, a folder.
+    fn find(&self, word: &str) -> Result<Vec<Source>, ArmError> {
+        let path = Path::new(word);
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            return read_file(path, name_of(path)).map(|source| vec![source]);
+        }
+        let name = word.trim_end_matches('/');
+        let file = self.folder.join(format!("{name}.toml"));
+        if file.is_file() {
+            return read_file(&file, name.to_owned()).map(|source| vec![source]);
+        }
+        let group = self.folder.join(name);
+        if !name.is_empty() && group.is_dir() {
+            return read_folder(&group);
+        }
+        let below = format!("{name}/");
+        let carried: Vec<Source> = SHIPPED
+            .iter()
+            .filter(|(shipped, _)| *shipped == name || shipped.starts_with(&below))
+            .map(|(name, text)| shipped(name, text))
+            .collect();
+        if !carried.is_empty() {
+            return Ok(carried);
+        }
+        if path.is_dir() {
+            return read_folder(path);
+        }
+        let known = self.all()?;
+        let hint = did_you_mean(name, known.iter().map(|source| source.name.as_str()));
+        Err(ArmError {
+            problems: vec![format!(
+                "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
+            )],
+        })
     }
 }
 

@@ -328,6 +328,20 @@ impl<'de> Deserialize<'de> for Published {
 }
 
 impl Arm {
+    /// Says in the title what was changed. What was published belongs to the arm as it was written.
+    fn marked_as_changed(mut self, overrides: &[Override]) -> Self {
+        let changes: Vec<String> = overrides
+            .iter()
+            .filter(|one| one.changes_the_experiment())
+            .map(ToString::to_string)
+            .collect();
+        if !changes.is_empty() {
+            self.title = format!("{} (changed: {})", self.title, changes.join(" "));
+            self.published = None;
+        }
+        self
+    }
+
     /// What no single key can say: settings that contradict each other.
     fn check(&self) -> Result<(), String> {
         let client = &self.client;
@@ -380,19 +394,19 @@ impl Arm {
         Ok(())
     }
 
-    /// Every connection of a trial holds or has held a port of its own.
+    /// All connections of a trial may be open at once, each with a port of its own.
     fn check_ports(&self) -> Result<(), String> {
         let (range, from) = match self.sysctl.get(PORT_RANGE) {
             Some(value) => (value.as_str(), "set by this arm"),
             None => (DEFAULT_PORTS, "the kernel's default"),
         };
-        let mut ends = range.split_whitespace().map(str::parse::<u32>);
+        let mut ends = range.split_whitespace().map(str::parse::<u16>);
         let (Some(Ok(low)), Some(Ok(high)), None) = (ends.next(), ends.next(), ends.next()) else {
             return Err(format!(
                 "sysctl.\"{PORT_RANGE}\" = \"{range}\" is not two port numbers"
             ));
         };
-        let ports = (high + 1).saturating_sub(low);
+        let ports = (u32::from(high) + 1).saturating_sub(low.into());
         if self.client.connections > ports {
             return Err(format!(
                 "client.connections = {} is more than the {ports} ports of {PORT_RANGE} = \"{range}\" ({from})",

@@ -28,6 +28,11 @@ impl Override {
         !matches!(section, "expect" | "published" | "title" | "why")
     }
 
+    /// Whether it says what this very run is expected to give.
+    pub fn expects(&self, figure: &str) -> bool {
+        self.key.strip_prefix("expect.") == Some(figure)
+    }
+
     /// Writes the override into an arm file's table.
     pub(super) fn apply(&self, table: &mut Table) -> Result<(), String> {
         let levels: Vec<Value> = self.values.iter().map(|text| value(text)).collect();

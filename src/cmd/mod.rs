@@ -10,6 +10,7 @@ mod progress;
 mod report;
 mod run;
 mod show;
+mod signals;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -19,7 +20,7 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Command};
 use crate::error::Error;
-use crate::result::{Results, Status};
+use crate::result::Results;
 
 /// Where runs are kept, below the current folder.
 const REPORTS: &str = "reports";
@@ -62,26 +63,6 @@ fn width() -> usize {
 /// The folder in which arms and reports are looked up.
 fn here() -> &'static Path {
     Path::new("")
-}
-
-/// The exit code that a run's results deserve: the most serious one.
-fn exit_code(results: &Results) -> ExitCode {
-    let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
-    let degraded =
-        trials().any(|trial| trial.status == Status::Ok && trial.counters.problem.is_some());
-    let code = if results.has(Status::Skipped) || degraded {
-        3
-    } else if results.has(Status::Failed) || results.has(Status::Invalid) {
-        4
-    } else {
-        u8::from(
-            results
-                .arms
-                .iter()
-                .any(|arm| arm.verdict.met == Some(false)),
-        )
-    };
-    ExitCode::from(code)
 }
 
 /// Prints a run: the results document, or the table and the verdicts.

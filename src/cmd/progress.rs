@@ -1,4 +1,4 @@
-//! Live counts on standard error while trials run; a line per trial where that is no terminal.
+//! Live counts on standard error while trials run, where that is a terminal; everywhere, why a trial gave nothing.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -12,28 +12,21 @@ use crate::run::Event;
 
 /// Watches a run.
 pub(super) struct Watcher {
-    style: Style,
+    live: bool,
     total: usize,
     done: usize,
-    live: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Style {
-    Silent,
-    Live,
+    drawing: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 const REDRAW: Duration = Duration::from_millis(100);
 
 impl Watcher {
     pub(super) fn new(quiet: bool, total: usize) -> Self {
-        let live = !quiet && io::stderr().is_terminal();
         Self {
-            style: if live { Style::Live } else { Style::Silent },
+            live: !quiet && io::stderr().is_terminal(),
             total,
             done: 0,
-            live: None,
+            drawing: None,
         }
     }
 
@@ -41,10 +34,10 @@ impl Watcher {
         match event {
             Event::Begins { trial, progress } => {
                 self.done += 1;
-                if self.style == Style::Live {
+                if self.live {
                     let label = format!("[{}/{}] {}", self.done, self.total, trial.arm.name);
                     let of = trial.arm.settings.client.connections;
-                    self.live = Some(draw(label, of, Arc::clone(progress)));
+                    self.drawing = Some(draw(label, of, Arc::clone(progress)));
                 }
             }
             Event::Ended(observation) => {
@@ -60,7 +53,7 @@ impl Watcher {
     }
 
     fn stop(&mut self) {
-        if let Some((stop, thread)) = self.live.take() {
+        if let Some((stop, thread)) = self.drawing.take() {
             drop(stop);
             // A drawing thread that panicked has nothing left to say.
             let _ = thread.join();

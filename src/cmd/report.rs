@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{REPORTS, exit_code, print_results};
+use super::{REPORTS, print_results};
 use crate::cli::ReportArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
@@ -18,7 +18,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<ExitCode, Error> {
     let observations = folder.observations(&manifest.plan)?;
     let results = write(&folder, &manifest, &observations)?;
     print_results(&results, args.json)?;
-    Ok(exit_code(&results))
+    Ok(ExitCode::from(results.exit_code()))
 }
 
 /// Derives the results and writes every derived file.

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::progress::Watcher;
-use super::{REPORTS, exit_code, here, print_results, report};
+use super::{REPORTS, here, print_results, report, signals};
 use crate::arm::Catalog;
 use crate::cli::RunArgs;
 use crate::error::Error;
@@ -14,31 +15,38 @@ use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
 use crate::plan::Plan;
 use crate::probe::host::read_host;
-use crate::run::{KernelLab, Lab, RunFolder, default_folder, execute, random_seed};
+use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let arms = Catalog::new(here()).load(&args.arms, &args.set)?;
     // From here on threads may start: the user namespace must be entered before.
     netns::enter(&KernelSteps)?;
-    KernelLab.ready()?;
+    let interrupt = signals::watch()?;
+    raise_descriptor_limit();
+    let lab = KernelLab {
+        interrupt: interrupt.clone(),
+    };
+    lab.ready()?;
 
     let seed = match args.seed {
         Some(seed) => seed,
         None => random_seed().map_err(Error::Seed)?,
     };
+    let command = command(&args, seed);
     let plan = Plan::new(arms, args.trials, seed, args.set);
-    let command = command_again(seed, args.seed.is_some());
     let manifest = Manifest::new(command, read_host(), Timestamp::now(), plan);
-    let path = match args.out {
-        Some(path) => path,
-        None => default_folder(Path::new(REPORTS), &manifest.run_id)?,
+    let (folder, manifest) = match &args.out {
+        Some(path) => (RunFolder::create(path, &manifest)?, manifest),
+        None => RunFolder::create_below(Path::new(REPORTS), manifest)?,
     };
-    let folder = RunFolder::create(&path, &manifest)?;
+    if args.out.is_none()
+        && let Err(error) = folder.link_as_latest()
+    {
+        eprintln!("{error}; the run itself is in {}", folder.path().display());
+    }
 
     let mut watcher = Watcher::new(args.quiet, manifest.plan.order().len());
-    let observations = execute(&manifest.plan, &KernelLab, &folder, |event| {
-        watcher.on(&event);
-    })?;
+    let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 
     let results = report::write(&folder, &manifest, &observations)?;
@@ -49,15 +57,31 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
             folder.path().join("README.md").display()
         ))?;
     }
-    Ok(exit_code(&results))
+    let code = interrupt
+        .raised()
+        .map_or(results.exit_code(), signals::exit_code);
+    Ok(ExitCode::from(code))
 }
 
-/// The command that makes the same run again: this one, with its seed.
-fn command_again(seed: u64, seed_given: bool) -> Vec<String> {
-    let mut words = vec!["backlog-lab".to_owned()];
-    words.extend(std::env::args().skip(1));
-    if !seed_given {
-        words.extend(["--seed".to_owned(), seed.to_string()]);
+/// Clients and server share this process's descriptors. What the soft limit withholds, the hard limit may allow;
+/// where it does not, the attempts beyond it are reported as "local limit".
+fn raise_descriptor_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A limit that cannot be raised is the limit that the run reports.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+}
+
+/// The command that makes the same run again, into a folder of its own.
+fn command(args: &RunArgs, seed: u64) -> Vec<String> {
+    let mut words = vec!["backlog-lab".to_owned(), "run".to_owned()];
+    words.extend(args.arms.iter().cloned());
+    if args.trials > 1 {
+        words.extend(["-n".to_owned(), args.trials.to_string()]);
+    }
+    for change in &args.set {
+        words.extend(["--set".to_owned(), change.to_string()]);
+    }
+    words.extend(["--seed".to_owned(), seed.to_string()]);
     words
 }

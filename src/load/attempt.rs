@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -121,10 +122,8 @@ impl Running {
                 self.record.errno = Some(errno_of(&error));
             }
         }
-        let held = (ended == Ended::Held)
-            .then(|| self.socket.try_clone())
-            .and_then(Result::ok);
-        Step::Ended(self.end(ended, clock), held)
+        let (record, socket) = self.end(ended, clock);
+        Step::Ended(record, (ended == Ended::Held).then_some(socket))
     }
 
     fn connected(mut self, target: &Target, clock: Clock) -> Step {
@@ -162,7 +161,7 @@ impl Running {
                     heard if heard == Answer::right().as_bytes() => Ended::Answered,
                     _ => Ended::WrongAnswer,
                 };
-                Step::Ended(self.end(ended, clock), None)
+                Step::Ended(self.end(ended, clock).0, None)
             }
             Ok(length) => {
                 if self.heard.is_empty() {
@@ -186,16 +185,17 @@ impl Running {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
-        Step::Ended(self.end(Ended::Error, clock), None)
+        Step::Ended(self.end(Ended::Error, clock).0, None)
     }
 
-    fn end(mut self, ended: Ended, clock: Clock) -> Attempt {
+    /// Closes the record; whoever does not want the socket any more drops it.
+    fn end(mut self, ended: Ended, clock: Clock) -> (Attempt, Socket) {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
         self.record.ended = ended;
         self.record.ended_us = clock.now_us();
-        self.record
+        (self.record, self.socket)
     }
 
     fn local(&self) -> Option<SocketAddr> {
@@ -220,8 +220,15 @@ pub(super) fn errno_of(error: &io::Error) -> String {
 }
 
 impl Target {
+    /// What the server's kernel holds of a client's connection; `None`, and noted, when it does not tell.
     fn server_side(&self, client: SocketAddr) -> Option<ServerSide> {
-        let mut diag = self.diag.lock().ok()?;
-        diag.server_side(self.address, client).ok()
+        let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = diag.server_side(self.address, client);
+        answer
+            .inspect_err(|error| {
+                let mut blind = self.blind.lock().unwrap_or_else(PoisonError::into_inner);
+                blind.push(error.to_string());
+            })
+            .ok()
     }
 }

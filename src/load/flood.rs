@@ -7,13 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, ppoll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
-use super::Clock;
 use super::attempt::{Running, Step};
 use super::clock::thread_cpu_us;
+use super::{Clock, Interrupt};
 use crate::arm::{ClientSpec, SpeaksFirst, Start};
 use crate::observation::{Attempt, Ended};
 use crate::probe::diag::Diag;
@@ -74,8 +74,12 @@ pub struct Target {
     pub timeout_us: u64,
     /// Looks at the server's side; opened in the server's namespace.
     pub diag: Mutex<Diag>,
+    /// Looks at the server's side that failed.
+    pub blind: Mutex<Vec<String>>,
     /// Live counts.
     pub progress: Arc<Progress>,
+    /// Ends the attempts before their time.
+    pub interrupt: Interrupt,
 }
 
 /// Worker threads that wait for their release.
@@ -107,6 +111,8 @@ pub struct Harvest {
     pub held: Vec<Socket>,
     /// The workers' processor time.
     pub cpu_us: Option<u64>,
+    /// Looks at the server's side that failed.
+    pub blind: Vec<String>,
 }
 
 /// The barrier at which the workers wait for the trial's clock, or for the word that there will be none.
@@ -214,6 +220,7 @@ impl Flood {
             attempts: Vec::new(),
             held: Vec::new(),
             cpu_us: Some(0),
+            blind: Vec::new(),
         };
         let mut failure = None;
         for worker in self.workers.drain(..) {
@@ -234,6 +241,8 @@ impl Flood {
             Err(error)
         } else {
             harvest.attempts.sort_by_key(|attempt| attempt.n);
+            let blind = self.shared.target.blind.lock();
+            harvest.blind = std::mem::take(&mut *blind.unwrap_or_else(PoisonError::into_inner));
             Ok(harvest)
         }
     }
@@ -287,17 +296,24 @@ impl Shared {
                 clock.now_us()
             };
             let intended_us = self.intended_us(n).max(free_us);
-            clock.sleep_until(intended_us);
+            let mut wake = self.wait(&mut Vec::new(), clock.until(intended_us))?;
+            if wake == Wake::Interrupted {
+                return Ok(share);
+            }
             let mut step = Running::begin(n, intended_us, &self.target, clock);
             while let Some(running) = share.take(step, &self.target.progress) {
                 let rest = running.time_left(clock);
-                let mut poll = [PollFd::new(running.fd(), running.interest())];
-                step = if rest.is_zero() {
-                    running.expired(&self.target, clock)
-                } else if wait(&mut poll, rest)? {
-                    running.ready(&self.target, clock)
-                } else {
-                    Step::Goes(running)
+                wake = self.wait(
+                    &mut vec![PollFd::new(running.fd(), running.interest())],
+                    rest,
+                )?;
+                step = match wake {
+                    Wake::Interrupted => return Ok(share),
+                    Wake::Ready => running.ready(&self.target, clock),
+                    Wake::Nothing if running.time_left(clock).is_zero() => {
+                        running.expired(&self.target, clock)
+                    }
+                    Wake::Nothing => Step::Goes(running),
                 };
             }
         }
@@ -329,7 +345,9 @@ impl Shared {
                 .iter()
                 .map(|one| PollFd::new(one.fd(), one.interest()))
                 .collect();
-            wait(&mut poll, rest)?;
+            if self.wait(&mut poll, rest)? == Wake::Interrupted {
+                return Ok(share);
+            }
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
             for (one, is_ready) in std::mem::take(&mut running).into_iter().zip(ready) {
                 let step = if is_ready {
@@ -345,6 +363,41 @@ impl Shared {
     }
 }
 
+/// Why a wait has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wake {
+    /// A socket is ready.
+    Ready,
+    /// The time has passed.
+    Nothing,
+    /// The trial is to end.
+    Interrupted,
+}
+
+impl Shared {
+    /// Polls for at most `rest`. The interruption's descriptor is added behind the sockets.
+    fn wait<'a>(&'a self, poll: &mut Vec<PollFd<'a>>, rest: Duration) -> Result<Wake, FloodError> {
+        let sockets = poll.len();
+        poll.extend(
+            self.target
+                .interrupt
+                .fd()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
+        if let Err(errno) = ppoll(poll, Some(TimeSpec::from_duration(rest)), None)
+            && errno != Errno::EINTR
+        {
+            return Err(FloodError::Worker(format!("poll: {errno}")));
+        }
+        let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
+        Ok(match poll.split_at(sockets) {
+            (_, interrupt) if interrupt.iter().any(ready) => Wake::Interrupted,
+            (sockets, _) if sockets.iter().any(ready) => Wake::Ready,
+            _ => Wake::Nothing,
+        })
+    }
+}
+
 impl Share {
     /// Takes in an attempt that has ended; hands back one that goes on.
     fn take(&mut self, step: Step, progress: &Progress) -> Option<Running> {
@@ -357,14 +410,5 @@ impl Share {
                 None
             }
         }
-    }
-}
-
-/// Polls for at most `rest`; whether anything is ready.
-fn wait(poll: &mut [PollFd<'_>], rest: Duration) -> Result<bool, FloodError> {
-    match ppoll(poll, Some(TimeSpec::from_duration(rest)), None) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::EINTR) => Ok(false),
-        Err(errno) => Err(FloodError::Worker(format!("poll: {errno}"))),
     }
 }

@@ -3,8 +3,10 @@
 mod attempt;
 mod clock;
 mod flood;
+mod interrupt;
 mod server;
 
 pub use clock::Clock;
 pub use flood::{Flood, FloodError, Harvest, Progress, Target};
+pub use interrupt::Interrupt;
 pub use server::{Server, ServerError, ServerLog};

@@ -47,8 +47,8 @@ pub struct Server {
     address: SocketAddr,
     sockets: Arc<Vec<Socket>>,
     stop: Arc<EventFd>,
-    begin: mpsc::Sender<(Clock, mpsc::SyncSender<()>)>,
-    thread: JoinHandle<Result<ServerLog, ServerError>>,
+    begin: Option<mpsc::Sender<(Clock, mpsc::SyncSender<()>)>>,
+    thread: Option<JoinHandle<Result<ServerLog, ServerError>>>,
 }
 
 /// What the server saw.
@@ -121,8 +121,8 @@ impl Server {
             address,
             sockets,
             stop,
-            begin,
-            thread,
+            begin: Some(begin),
+            thread: Some(thread),
         })
     }
 
@@ -146,7 +146,8 @@ impl Server {
     pub fn begin(&self, clock: Clock) -> Result<(), ServerError> {
         let (ready, is_ready) = mpsc::sync_channel(1);
         let ended = || ServerError::Thread("it has ended".into());
-        self.begin.send((clock, ready)).map_err(|_| ended())?;
+        let begin = self.begin.as_ref().ok_or_else(ended)?;
+        begin.send((clock, ready)).map_err(|_| ended())?;
         is_ready.recv().map_err(|_| ended())
     }
 
@@ -154,16 +155,29 @@ impl Server {
     ///
     /// # Errors
     /// The server's thread failed.
-    pub fn stop(self) -> Result<(ServerLog, impl Sized), ServerError> {
-        self.stop
-            .write(1)
-            .map_err(|errno| ServerError::Thread(format!("cannot wake it: {errno}")))?;
-        drop(self.begin);
-        let log = self
-            .thread
-            .join()
-            .map_err(|_| ServerError::Thread("it panicked".into()))??;
-        Ok((log, self.sockets))
+    pub fn stop(mut self) -> Result<(ServerLog, impl Sized), ServerError> {
+        let log = self.end()?;
+        Ok((log, Arc::clone(&self.sockets)))
+    }
+
+    /// Stops the thread and waits for it.
+    fn end(&mut self) -> Result<ServerLog, ServerError> {
+        let stop = self.stop.write(1);
+        stop.map_err(|errno| ServerError::Thread(format!("cannot wake it: {errno}")))?;
+        self.begin = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(log)) => log,
+            Some(Err(_)) => Err(ServerError::Thread("it panicked".into())),
+            None => Ok(ServerLog::default()),
+        }
+    }
+}
+
+impl Drop for Server {
+    /// A server of a trial that broke off ends with it.
+    fn drop(&mut self) {
+        // The trial already has the reason why it broke off.
+        let _ = self.end();
     }
 }
 
@@ -305,9 +319,11 @@ impl Loop<'_> {
                 return Ok(self.log);
             }
             self.converse(connections);
-            for (n, is_ready) in listeners.iter().enumerate() {
+            // Sockets that share a port take turns.
+            let (count, first) = (listeners.len(), self.log.accepts.len());
+            for n in (0..count).map(|n| (n + first) % count) {
                 let now_us = self.clock.now_us();
-                if *is_ready && self.pace.next_us(now_us).is_some_and(|due| due <= now_us) {
+                if listeners[n] && self.pace.next_us(now_us).is_some_and(|due| due <= now_us) {
                     self.accept(n);
                 }
             }

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, new_connection};
 
-use super::NetnsError;
+use super::{KernelSteps, NetnsError, Refusal, Steps};
 
 /// The loopback interface is the first of every namespace.
 const LOOPBACK_INDEX: u32 = 1;
@@ -33,7 +34,7 @@ pub(super) fn loopback_up() -> Result<(), NetnsError> {
             .set(LinkUnspec::new_with_index(LOOPBACK_INDEX).up().build())
             .execute()
             .await
-            .map_err(failed("bring up the loopback interface"))
+            .map_err(refused("bring up the loopback interface"))
     })
 }
 
@@ -45,7 +46,7 @@ pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Resul
             .add(LinkVeth::new(here.name, there.name).build())
             .execute()
             .await
-            .map_err(failed("create a veth pair"))?;
+            .map_err(refused("create a veth pair"))?;
         let index = index_of(there.name)?;
         handle
             .link()
@@ -56,7 +57,7 @@ pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Resul
             )
             .execute()
             .await
-            .map_err(failed(&format!(
+            .map_err(refused(&format!(
                 "move {} into the other namespace",
                 there.name
             )))
@@ -78,17 +79,17 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
             )
             .execute()
             .await
-            .map_err(failed(&format!("bring up {}", end.name)))?;
+            .map_err(refused(&format!("bring up {}", end.name)))?;
         let mut address = handle.address().add(index, end.ip, end.prefix);
         if end.ip.is_ipv6() {
             // Nobody else can have the address, and detection of duplicates would delay it by a second.
             let flags = AddressAttribute::Flags(AddressFlags::Nodad);
             address.message_mut().attributes.push(flags);
         }
-        address
-            .execute()
-            .await
-            .map_err(failed(&format!("give {} the address {}", end.name, end.ip)))?;
+        address.execute().await.map_err(refused(&format!(
+            "give {} the address {}",
+            end.name, end.ip
+        )))?;
         handle
             .neighbours()
             .add(index, neighbour.ip)
@@ -96,7 +97,7 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
             .state(NeighbourState::Permanent)
             .execute()
             .await
-            .map_err(failed(&format!("preset the neighbour {}", neighbour.ip)))
+            .map_err(refused(&format!("preset the neighbour {}", neighbour.ip)))
     })
 }
 
@@ -108,6 +109,26 @@ fn failed<E: std::fmt::Display>(operation: &str) -> impl FnOnce(E) -> NetnsError
     move |error| NetnsError::Link {
         operation: operation.to_owned(),
         reason: error.to_string(),
+    }
+}
+
+/// A request that the kernel answered with an error: forbidden, unknown to it, or failed.
+fn refused(operation: &str) -> impl FnOnce(rtnetlink::Error) -> NetnsError {
+    move |error| {
+        let errno = match &error {
+            rtnetlink::Error::NetlinkError(message) => Errno::from_raw(-message.raw_code()),
+            _ => Errno::UnknownErrno,
+        };
+        match errno {
+            Errno::EPERM | Errno::EACCES => {
+                Refusal::new(operation, errno, |name| KernelSteps.sysctl(name)).into()
+            }
+            Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT => NetnsError::Unsupported {
+                operation: operation.to_owned(),
+                reason: format!("{errno:?}"),
+            },
+            _ => failed(operation)(error),
+        }
     }
 }
 

@@ -27,6 +27,14 @@ pub enum NetnsError {
         /// Why it failed.
         reason: String,
     },
+    /// The kernel lacks what a link needs.
+    #[error("this kernel cannot {operation}: {reason}")]
+    Unsupported {
+        /// What was attempted, on what.
+        operation: String,
+        /// Why it failed.
+        reason: String,
+    },
     /// A sysctl does not have the value that the experiment needs.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),

@@ -61,11 +61,11 @@ impl Refusal {
                 Some(format!("sudo sysctl -w {name}=10000")),
             )
         };
-        if is_limit && (zero(&self.settings.max_net) || !self.step.contains("NEWUSER")) {
-            return limit(MAX_NET, &self.settings.max_net);
-        }
-        if is_limit || zero(&self.settings.max_user) {
+        if is_limit && self.step.contains("NEWUSER") {
             return limit(MAX_USER, &self.settings.max_user);
+        }
+        if is_limit {
+            return limit(MAX_NET, &self.settings.max_net);
         }
         if self.settings.apparmor.as_deref() == Some("1") {
             return (
@@ -82,7 +82,8 @@ impl Refusal {
             );
         }
         (
-            "no setting known to forbid it is set; inside a container its seccomp or LSM profile can (docker run --security-opt seccomp=unconfined, or --privileged)".into(),
+            "no setting known to forbid it is set; the seccomp or LSM profile of a container can"
+                .into(),
             None,
         )
     }
@@ -102,22 +103,28 @@ impl fmt::Display for Refusal {
             self.errno_name()
         )?;
         writeln!(f, "  cause: {cause}")?;
-        write!(f, "  ways out:\n  - run it as root: sudo backlog-lab ..")?;
+        write!(f, "  ways out:")?;
+        if !nix::unistd::geteuid().is_root() {
+            write!(f, "\n  - run it as root: sudo backlog-lab ..")?;
+        }
         if let Some(command) = &command {
             write!(f, "\n  - change the setting: {command}")?;
+            write!(
+                f,
+                "\n    in a GitHub Actions job, as a step before the lab: run: {command}"
+            )?;
         }
         if self.settings.apparmor.is_some() {
             write!(
                 f,
-                "\n  - or give the program an AppArmor profile, in /etc/apparmor.d/backlog-lab:\
+                "\n  - give the program an AppArmor profile, in /etc/apparmor.d/backlog-lab:\
                  \n      abi <abi/4.0>,\
                  \n      profile backlog-lab /path/to/backlog-lab flags=(unconfined) {{ userns, }}"
             )?;
         }
-        let step = command.unwrap_or_else(|| format!("sudo sysctl -w {APPARMOR}=0"));
         write!(
             f,
-            "\n  - in a GitHub Actions job, before the lab: - run: {step}"
+            "\n  - in a container: give it CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"
         )
     }
 }
@@ -145,7 +152,6 @@ mod tests {
             for part in [
                 "writing /proc/self/uid_map",
                 "kernel.apparmor_restrict_unprivileged_userns = 1",
-                "sudo backlog-lab",
                 "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
                 "/etc/apparmor.d/backlog-lab",
                 "GitHub Actions",

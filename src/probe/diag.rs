@@ -105,6 +105,10 @@ impl Diag {
         if response.header.state != TCP_LISTEN {
             return Ok(None);
         }
+        if response.header.family != family_of(address.ip()) {
+            let family = response.header.family;
+            return Err(malformed(&about, format!("a socket of family {family}")));
+        }
         if response.header.socket_id.source_port != address.port() {
             return Err(DiagError::Malformed {
                 about,

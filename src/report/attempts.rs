@@ -48,6 +48,7 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
                     Ghost::Waiting => "waiting",
                     Ghost::HalfOpen => "half_open",
                     Ghost::Lost => "lost",
+                    Ghost::Unknown => "unknown",
                 }),
             };
             rows.serialize(row)

@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use crate::figure::Figure;
-use crate::result::{ArmResult, Outcome, Results, Status};
+use crate::result::{ArmResult, ListenerResult, Outcome, Results, Status};
 
 /// A column: its heading, whether narrow tables have it, and its cell for an arm.
 struct Column {
@@ -63,6 +63,11 @@ const COLUMNS: &[Column] = &[
         cell: |arm| figure(arm, "TcpExt.ListenDrops", 0),
     },
     Column {
+        heading: "server CPU ms",
+        narrow: false,
+        cell: |arm| figure(arm, "server-cpu-ms", 0),
+    },
+    Column {
         heading: "published",
         narrow: false,
         cell: published,
@@ -83,16 +88,19 @@ const CLASSES: &[(Outcome, &str)] = &[
     (Outcome::Other, "other"),
 ];
 
-/// The table for a terminal of `width` columns, with what its columns mean.
-/// Where the names leave no room for the figures, each name stands on a line of its own.
+/// Failure classes with a column of their own where there is no room for all.
+const FEW_CLASSES: usize = 2;
+
+/// The table for a terminal of `width` columns, with what its columns mean. Where it would be too wide, the rarer
+/// failures share a column; where the names still leave no room, each name stands on a line of its own.
 pub fn comparison(results: &Results, width: usize) -> String {
-    let (heads, rows) = cells(results, width >= WIDE);
-    let beside = lines(&heads, &rows);
-    let table = if beside.iter().all(|line| line.chars().count() <= width) {
-        beside
-    } else {
-        let without_name: Vec<Vec<String>> = rows.iter().map(|row| row[1..].to_vec()).collect();
-        let mut below = lines(&heads[1..], &without_name);
+    let layout = |classes: usize, name_beside: bool| {
+        let (heads, rows) = cells_with(results, width >= WIDE, classes);
+        if name_beside {
+            return lines(&heads, &rows);
+        }
+        let figures: Vec<Vec<String>> = rows.iter().map(|row| row[1..].to_vec()).collect();
+        let mut below = lines(&heads[1..], &figures);
         let figures = below.split_off(below.len() - rows.len());
         let names = rows.iter().map(|row| row[0].clone());
         below.extend(
@@ -102,9 +110,29 @@ pub fn comparison(results: &Results, width: usize) -> String {
         );
         below
     };
-    let mut text = table.join("\n");
-    text.push_str("\n\np50/p99: from start to answer, of the n answered. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n");
-    wrapped(&text, width, "")
+    let fits = |lines: &Vec<String>| lines.iter().all(|line| line.chars().count() <= width);
+    let layouts = [
+        (CLASSES.len(), true),
+        (FEW_CLASSES, true),
+        (CLASSES.len(), false),
+    ];
+    let table = layouts
+        .into_iter()
+        .map(|(classes, beside)| layout(classes, beside))
+        .find(fits)
+        .unwrap_or_else(|| layout(FEW_CLASSES, false));
+    let trials = results
+        .arms
+        .iter()
+        .flat_map(|arm| arm.summary.values())
+        .map(|one| one.n)
+        .max();
+    let mut caption = match trials {
+        Some(n) if n > 1 => format!("Medians of {n} trials. "),
+        _ => String::new(),
+    };
+    caption += "p50/p99: from start to answer, of the n answered; the timeout limits connect and answer separately. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n";
+    format!("{}\n\n{}", table.join("\n"), wrapped(&caption, width, ""))
 }
 
 /// Aligned lines: two of headings, one for each row.
@@ -150,35 +178,48 @@ fn heading_lines(heads: &[String]) -> [Vec<String>; 2] {
     [upper, lower]
 }
 
-/// Headings and rows.
+/// Headings and rows, with a column for every failure class that occurred.
 pub(super) fn cells(results: &Results, wide: bool) -> (Vec<String>, Vec<Vec<String>>) {
-    let total = |arm: &ArmResult, class: Outcome| -> u32 {
-        arm.trials
-            .iter()
-            .filter_map(|trial| trial.count(class))
-            .sum()
+    cells_with(results, wide, CLASSES.len())
+}
+
+/// Headings and rows. Of more failure classes than `most`, the rarer ones share a column.
+fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
+    let total = |class: Outcome| -> u32 {
+        let trials = results.arms.iter().flat_map(|arm| &arm.trials);
+        trials.filter_map(|trial| trial.count(class)).sum()
     };
-    let classes: Vec<_> = CLASSES
+    let mut own: Vec<_> = CLASSES
         .iter()
-        .filter(|(class, _)| results.arms.iter().any(|arm| total(arm, *class) > 0))
+        .filter(|(class, _)| total(*class) > 0)
         .collect();
+    let mut shared = Vec::new();
+    if own.len() > most {
+        own.sort_by_key(|(class, _)| std::cmp::Reverse(total(*class)));
+        shared = own.split_off(most);
+        own.sort_by_key(|(class, _)| *class);
+    }
     let columns: Vec<_> = COLUMNS
         .iter()
         .filter(|column| wide || column.narrow)
         .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
-    heads.extend(classes.iter().map(|(_, heading)| (*heading).to_owned()));
+    heads.extend(own.iter().map(|(_, heading)| (*heading).to_owned()));
+    heads.extend((!shared.is_empty()).then(|| "other failures".to_owned()));
     heads.extend(columns[1..].iter().map(|column| column.heading.to_owned()));
     let rows = results
         .arms
         .iter()
         .map(|arm| {
             let mut row = vec![arm.name.clone(), (columns[0].cell)(arm)];
-            row.extend(
-                classes
+            row.extend(own.iter().map(|(class, _)| figure(arm, class.figure(), 0)));
+            if !shared.is_empty() {
+                let medians = shared
                     .iter()
-                    .map(|(class, _)| figure(arm, class.figure(), 0)),
-            );
+                    .map(|(class, _)| arm.summary.get(class.figure()));
+                let sum: Option<f64> = medians.map(|one| one.map(|one| one.median)).sum();
+                row.push(sum.map_or_else(|| "-".into(), |sum| format!("{sum}")));
+            }
             row.extend(columns[1..].iter().map(|column| (column.cell)(arm)));
             row
         })
@@ -196,7 +237,7 @@ fn figure(arm: &ArmResult, name: &str, decimals: usize) -> String {
 
 fn ok(arm: &ArmResult) -> String {
     match arm.trials.iter().find(|trial| trial.status != Status::Ok) {
-        Some(trial) if arm.summary.is_empty() => format!("{:?}", trial.status).to_lowercase(),
+        Some(trial) if arm.summary.is_empty() => trial.status.to_string(),
         _ => format!("{}/{}", figure(arm, "ok", 0), figure(arm, "attempts", 0)),
     }
 }
@@ -222,10 +263,18 @@ fn latency(arm: &ArmResult) -> String {
     format!("{p50}/{p99} ({n})")
 }
 
+/// The fullest socket: its deepest look and its capacity.
 fn queue(arm: &ArmResult) -> String {
-    let [deepest, capacity] =
-        ["recv-q-max", "accept-queue-capacity"].map(|name| figure(arm, name, 0));
-    format!("{deepest}/{capacity}")
+    let valid = arm.trials.iter().filter(|trial| trial.status == Status::Ok);
+    let fullest = valid.flat_map(|trial| &trial.listeners).max_by(|a, b| {
+        let fill =
+            |one: &ListenerResult| u64::from(one.recv_q_max) * 1_000 / one.accept_queue_capacity;
+        fill(a).cmp(&fill(b))
+    });
+    fullest.map_or_else(
+        || "-".into(),
+        |one| format!("{}/{}", one.recv_q_max, one.accept_queue_capacity),
+    )
 }
 
 fn idle(arm: &ArmResult) -> String {
@@ -246,7 +295,7 @@ fn published(arm: &ArmResult) -> String {
             .map(|value| format!("{value}"))
     };
     match (of("ok"), of(OVERFLOWS)) {
-        (Some(ok), Some(overflows)) => format!("{ok} ok, {overflows}"),
+        (Some(ok), Some(overflows)) => format!("{ok} ok, {overflows} ovfl"),
         (Some(ok), None) => format!("{ok} ok"),
         (None, Some(overflows)) => overflows,
         (None, None) => "-".into(),
@@ -255,14 +304,24 @@ fn published(arm: &ArmResult) -> String {
 
 /// A verdict for each arm, wrapped to the terminal's width.
 pub fn verdicts(results: &Results, width: usize) -> String {
-    results
+    let mut text: String = results.arms.iter().map(verdict).collect();
+    let mut not_judged: Vec<&String> = results
         .arms
         .iter()
-        .map(|arm| wrapped(&verdict(arm), width, "  "))
-        .collect()
+        .filter_map(|arm| arm.verdict.not_judged.as_ref())
+        .collect();
+    not_judged.sort();
+    not_judged.dedup();
+    for why in not_judged {
+        text.push_str(&format!("expectations were not judged: {why}\n"));
+    }
+    if !results.complete {
+        text.push_str("the run is partial: not every planned trial has ended\n");
+    }
+    wrapped(&text, width, "  ")
 }
 
-/// `arm-a: met. 30 of 200 answered. ..`
+/// `arm-a [as expected]: 30 of 200 answered. ..`, and what to keep in mind below it.
 fn verdict(arm: &ArmResult) -> String {
     let met = match arm.verdict.met {
         Some(true) => " [as expected]",
@@ -270,28 +329,37 @@ fn verdict(arm: &ArmResult) -> String {
         None => "",
     };
     let mut text = format!("{}{met}: {}\n", arm.name, arm.verdict.text);
-    for one in arm
-        .verdict
-        .expectations
-        .iter()
-        .filter(|one| one.met == Some(false))
-    {
-        let observed = one
-            .observed
-            .map_or_else(|| "unknown".into(), |value| value.to_string());
+    let judged = arm.verdict.not_judged.is_none() && !arm.summary.is_empty();
+    for one in &arm.verdict.expectations {
+        let observed = match (one.met, one.observed) {
+            (Some(false), Some(value)) => value.to_string(),
+            (None, None) if judged => "unknown".to_owned(),
+            _ => continue,
+        };
         text.push_str(&format!(
             "  expected {} = {}, observed {observed}\n",
             one.key, one.expected
         ));
     }
-    if let Some(why) = &arm.verdict.not_judged {
-        text.push_str(&format!("  expectations were not judged: {why}\n"));
+    if let Some(published) = &arm.settings.published {
+        let figures: Vec<String> = published
+            .figures
+            .iter()
+            .map(|(figure, value)| format!("{figure} {value}"))
+            .collect();
+        text.push_str(&format!(
+            "  published: {} ({})\n",
+            figures.join(", "),
+            published.source
+        ));
     }
     for trial in &arm.trials {
         if trial.status != Status::Ok && !arm.summary.is_empty() {
-            let status = format!("{:?}", trial.status).to_lowercase();
-            let reason = trial.reason.as_deref().unwrap_or("unknown");
-            text.push_str(&format!("  trial {} is {status}: {reason}\n", trial.index));
+            let reason = trial.reason.as_deref().unwrap_or("for an unknown reason");
+            text.push_str(&format!(
+                "  trial {} is {}: {reason}\n",
+                trial.index, trial.status
+            ));
         }
     }
     let mut notes: Vec<&String> = arm.trials.iter().flat_map(|trial| &trial.notes).collect();

@@ -66,7 +66,8 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         }
     }
     let total: u32 = outcomes.values().sum();
-    let (counters, went_back) = counters(measured, total);
+    let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
+    let (counters, went_back) = counters(measured, total, connect_timeouts);
     let invalid = if went_back.is_empty() {
         (total != arm.client.connections).then(|| {
             format!(
@@ -88,7 +89,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         attempts: Some(total),
         accepted: Some(count(measured.accepts.iter())),
         wasted_accepts: Some(unknown_accepts + wasted(attempts, &fates)),
-        ghosts: Some(ghosts(&fates)),
+        ghosts: ghosts(&fates),
         outcomes: Some(outcomes),
         errnos,
         listeners: measured.listeners.iter().map(listener).collect(),
@@ -127,13 +128,14 @@ fn wasted(attempts: &[Attempt], fates: &[Fate]) -> u32 {
     }))
 }
 
-fn ghosts(fates: &[Fate]) -> Ghosts {
+/// Ghosts by kind; `None` when the kind of any could not be read.
+fn ghosts(fates: &[Fate]) -> Option<Ghosts> {
     let of = |kind| count(fates.iter().filter(|fate| fate.ghost == Some(kind)));
-    Ghosts {
+    (of(Ghost::Unknown) == 0).then(|| Ghosts {
         waiting: of(Ghost::Waiting),
         half_open: of(Ghost::HalfOpen),
         lost: of(Ghost::Lost),
-    }
+    })
 }
 
 fn listener(listener: &Listener) -> ListenerResult {
@@ -178,7 +180,7 @@ const GAUGES: &[&str] = &[
 ];
 
 /// The counters' growth, and the names of those that fell.
-fn counters(measured: &Measured, attempts: u32) -> (Counters, Vec<String>) {
+fn counters(measured: &Measured, attempts: u32, connect_timeouts: u32) -> (Counters, Vec<String>) {
     let (server, mut went_back) = deltas(&measured.server.counters);
     let (client, more) = match &measured.client {
         Some(client) => deltas(&client.counters),
@@ -191,7 +193,7 @@ fn counters(measured: &Measured, attempts: u32) -> (Counters, Vec<String>) {
         || !server.contains_key("TcpExt.ListenOverflows")
     {
         Some("counters unavailable".to_owned())
-    } else if attempts > 0 && opens == Some(0) {
+    } else if (attempts > 0 && opens == Some(0)) || (connect_timeouts > 0 && all_zero(measured)) {
         Some("counters do not move here (sandboxed kernel?)".to_owned())
     } else {
         None
@@ -211,6 +213,16 @@ fn counters(measured: &Measured, attempts: u32) -> (Counters, Vec<String>) {
         problem,
     };
     (counters, went_back)
+}
+
+/// Whether every extended TCP counter stands at zero, as where a sandbox emulates the file.
+fn all_zero(measured: &Measured) -> bool {
+    let namespaces = [Some(&measured.server), measured.client.as_ref()];
+    namespaces.into_iter().flatten().all(|namespace| {
+        let after = namespace.counters.after.iter().flatten();
+        let mut extended = after.filter(|(name, _)| name.starts_with("TcpExt."));
+        extended.all(|(_, value)| *value == Some(0))
+    })
 }
 
 fn deltas(
@@ -289,8 +301,8 @@ fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
     }
 }
 
-/// Fewer clock ticks than this, over all processors, give no share: a tick is 10 ms.
-const ENOUGH_TICKS: u64 = 50;
+/// A shorter flood gives no idle share: the kernel accounts in ticks of 10 ms.
+const LONG_ENOUGH_US: u64 = 250_000;
 
 #[expect(
     clippy::cast_precision_loss,
@@ -302,7 +314,7 @@ fn cpu(measured: &Measured) -> Cpu {
         server_ms: measured.cpu.server_us.map(ms),
         client_ms: measured.cpu.client_us.map(ms),
         idle_percent: ticks
-            .filter(|(_, all)| *all >= ENOUGH_TICKS)
+            .filter(|(_, all)| *all > 0 && measured.ended_us >= LONG_ENOUGH_US)
             .map(|(idle, all)| (idle as f64 / all as f64 * 1_000.0).round() / 10.0),
     }
 }

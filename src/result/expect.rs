@@ -51,17 +51,13 @@ pub(super) fn judge(arm: &Arm, plan: &Plan, host: &Host, trials: &[TrialResult])
             "they are meant for kernels {range}, this is {kernel}"
         ))
     } else if overridden && !arm.expect.bounds.is_empty() {
-        let changes: Vec<String> = plan.overrides.iter().map(ToString::to_string).collect();
-        Some(format!(
-            "the arm was changed by --set {}",
-            changes.join(" --set ")
-        ))
+        Some("they were written for the arm before it was changed by --set".into())
     } else {
         None
     };
     let set_for_this_run = |figure: &Figure| {
-        let key = format!("expect.{figure}");
-        plan.overrides.iter().any(|one| one.key() == key)
+        let name = figure.to_string();
+        plan.overrides.iter().any(|one| one.expects(&name))
     };
     let expectations: Vec<Judged> = arm
         .expect

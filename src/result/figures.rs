@@ -86,7 +86,7 @@ impl TrialResult {
     }
 }
 
-/// Every figure that is known in a valid trial: the named ones, and the counters that moved in any.
+/// Every figure that is known in a valid trial: the named ones, the listen counters, and the counters that moved.
 pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Summary> {
     let valid: Vec<&TrialResult> = trials
         .iter()
@@ -94,6 +94,7 @@ pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Sum
         .collect();
     let mut figures: BTreeSet<Figure> = NAMED.iter().map(|(name, _)| Figure::Named(name)).collect();
     figures.extend(arm.expect.bounds.keys().cloned());
+    figures.extend(["TcpExt.ListenOverflows", "TcpExt.ListenDrops"].map(Figure::server_counter));
     for trial in &valid {
         let moved = |counters: &BTreeMap<String, Option<i64>>, side| {
             let moved = counters

@@ -13,6 +13,8 @@ pub enum Ghost {
     HalfOpen,
     /// The server held nothing.
     Lost,
+    /// What the server held could not be read.
+    Unknown,
 }
 
 /// What the server's side knows of an attempt.
@@ -41,20 +43,25 @@ pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
     }
     let mut unknown = 0;
     for accept in &measured.accepts {
-        let fitting = by_port
-            .get(&accept.peer.port())
-            .into_iter()
-            .flatten()
-            .find(|&&n| {
-                let attempt = &measured.attempts[n];
-                let gone = matches!(
-                    attempt.server_side,
-                    Some(ServerSide::HalfOpen | ServerSide::Nothing)
-                ) && attempt.ended_us < accept.at_us;
-                fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
-            });
-        match fitting {
-            Some(&n) => fates[n].accepted_us = Some(accept.at_us),
+        let fitting = || {
+            by_port
+                .get(&accept.peer.port())
+                .into_iter()
+                .flatten()
+                .copied()
+                .filter(|&n| {
+                    let attempt = &measured.attempts[n];
+                    let gone = matches!(
+                        attempt.server_side,
+                        Some(ServerSide::HalfOpen | ServerSide::Nothing)
+                    ) && attempt.ended_us < accept.at_us;
+                    fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
+                })
+        };
+        // A client that never saw its handshake finish can be accepted, but only where no other fits.
+        let connected = |&n: &usize| measured.attempts[n].connected_us.is_some();
+        match fitting().find(connected).or_else(|| fitting().next()) {
+            Some(n) => fates[n].accepted_us = Some(accept.at_us),
             None => unknown += 1,
         }
     }
@@ -82,6 +89,7 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
     Some(match attempt.server_side.or_else(at_the_end) {
         Some(ServerSide::Established) => Ghost::Waiting,
         Some(ServerSide::HalfOpen) => Ghost::HalfOpen,
-        Some(ServerSide::Nothing) | None => Ghost::Lost,
+        Some(ServerSide::Nothing) => Ghost::Lost,
+        None => Ghost::Unknown,
     })
 }

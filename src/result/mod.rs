@@ -12,6 +12,7 @@ mod syn_schedule;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -83,6 +84,17 @@ pub enum Status {
     Invalid,
     /// This machine does not allow it.
     Skipped,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Invalid => "invalid",
+            Self::Skipped => "skipped",
+        })
+    }
 }
 
 /// A trial's results. Whatever was not measured is `null`.
@@ -261,6 +273,27 @@ fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> 
 }
 
 impl Results {
+    /// The exit code that they deserve; the most serious one wins: 3 this machine did not allow or did not show
+    /// something, 4 a trial failed or is invalid or did not take place, 1 an expectation was not met, 0 all well.
+    pub fn exit_code(&self) -> u8 {
+        let trials = || self.arms.iter().flat_map(|arm| &arm.trials);
+        let valid = || trials().filter(|trial| trial.status == Status::Ok);
+        let unknown = |arm: &ArmResult| {
+            let judged = arm.verdict.not_judged.is_none() && !arm.summary.is_empty();
+            judged && arm.verdict.expectations.iter().any(|one| one.met.is_none())
+        };
+        if self.has(Status::Skipped)
+            || valid().any(|trial| trial.counters.problem.is_some())
+            || self.arms.iter().any(unknown)
+        {
+            3
+        } else if self.has(Status::Failed) || self.has(Status::Invalid) || !self.complete {
+            4
+        } else {
+            u8::from(self.arms.iter().any(|arm| arm.verdict.met == Some(false)))
+        }
+    }
+
     /// Whether any trial is of this status.
     pub fn has(&self, status: Status) -> bool {
         self.arms

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Status, Summary, TrialResult};
-use crate::arm::{AcceptPolicy, Arm};
+use super::{ListenerResult, Outcome, Status, Summary, TrialResult};
+use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
 struct Shown<'a>(&'a BTreeMap<String, Summary>);
@@ -13,7 +13,8 @@ impl Shown<'_> {
         self.0.get(figure).map(|summary| summary.median)
     }
 
-    fn or_zero(&self, figure: &str) -> f64 {
+    /// A count, or 0 where it is unknown: for sentences that are left out when there is nothing to say.
+    fn count(&self, figure: &str) -> f64 {
         self.get(figure).unwrap_or(0.0)
     }
 }
@@ -27,136 +28,173 @@ pub(super) fn text(
         return match trials.first() {
             None => "not run".into(),
             Some(trial) => {
-                let status = format!("{:?}", trial.status).to_lowercase();
-                format!(
-                    "{status}: {}",
-                    trial.reason.as_deref().unwrap_or("for an unknown reason")
-                )
+                let reason = trial.reason.as_deref().unwrap_or("for an unknown reason");
+                format!("{}: {reason}", trial.status)
             }
         };
     };
     let shown = Shown(summary);
     let mut sentences = vec![answered(arm, &shown)];
     if !arm.server.listen {
-        let refused = shown.or_zero("refused");
-        sentences.push(format!(
-            "{refused} refused: that is the word for a port without a listener."
-        ));
+        sentences.push("Nobody listens there: that, and no full queue, is what refuses.".into());
         return sentences.join(" ");
     }
-    match &trial.counters.problem {
-        Some(problem) => sentences.push(format!("{}: overflows are unknown.", capital(problem))),
-        None => sentences.push(overflow(&shown)),
+    match (&trial.counters.problem, shown.get(OVERFLOWS)) {
+        (Some(problem), _) => {
+            sentences.push(format!("{}: overflows are unknown.", capital(problem)));
+        }
+        (None, None) => sentences.push("Overflows are unknown: the kernel does not tell.".into()),
+        (None, Some(overflows)) => {
+            sentences.push(overflow(overflows, &shown));
+            sentences.extend(seen_full(overflows, &trial.listeners));
+        }
     }
     sentences.extend(ghosts(&shown));
     sentences.extend(wasted(&shown));
-    sentences.extend(limit(arm, &shown));
+    sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    sentences.extend(
+        trial
+            .listeners
+            .first()
+            .and_then(|one| limit(arm, one, &shown)),
+    );
     sentences.join(" ")
 }
 
+const OVERFLOWS: &str = "TcpExt.ListenOverflows";
+
+/// `30 of 200 answered, 148 connect timeout, 22 read timeout.`
 fn answered(arm: &Arm, shown: &Shown<'_>) -> String {
-    use crate::arm::SpeaksFirst::Nobody;
-    let word = if arm.protocol.speaks_first == Nobody {
+    let word = if arm.protocol.speaks_first == SpeaksFirst::Nobody {
         "connected"
     } else {
         "answered"
     };
-    format!(
-        "{} of {} {word}.",
-        shown.or_zero("ok"),
-        shown.or_zero("attempts")
-    )
+    let mut parts = vec![format!(
+        "{} of {} {word}",
+        shown.count("ok"),
+        shown.count("attempts")
+    )];
+    for class in Outcome::ALL
+        .into_iter()
+        .filter(|class| *class != Outcome::Ok)
+    {
+        let n = shown.count(class.figure());
+        if n > 0.0 {
+            parts.push(format!("{n} {class}"));
+        }
+    }
+    format!("{}.", parts.join(", "))
 }
 
-fn overflow(shown: &Shown<'_>) -> String {
-    let overflows = shown.get("TcpExt.ListenOverflows").unwrap_or(0.0);
-    let drops = shown.get("TcpExt.ListenDrops").unwrap_or(0.0);
-    let losers = shown.or_zero("not-ok");
-    let capacity = shown.or_zero("accept-queue-capacity");
-    let deepest = shown.or_zero("recv-q-max");
+fn overflow(overflows: f64, shown: &Shown<'_>) -> String {
+    let drops = shown.count("TcpExt.ListenDrops");
     if overflows == 0.0 {
-        return match (drops > 0.0, losers > 0.0) {
-            (true, _) => format!(
-                "The accept queue never overflowed, but the listener dropped {drops} packets."
-            ),
-            (false, true) => {
-                "No overflow was counted: clients gave up elsewhere than at a full queue.".into()
-            }
-            (false, false) => "No overflow.".into(),
+        return if drops > 0.0 {
+            format!("The accept queue never overflowed, but the listener dropped {drops} packets.")
+        } else {
+            "No overflow.".into()
         };
     }
-    let mut text = format!("The accept queue (capacity {capacity}) overflowed {overflows} times");
+    let mut text = format!("The accept queue overflowed {overflows} times");
     if let Some(idle) = shown.get("idle-percent").filter(|idle| *idle >= 50.0) {
         text += &format!(" while the machine was {idle:.0} % idle");
     }
-    if let Some(per_loser) = shown.get("overflows-per-loser") {
+    let losers = shown.count("not-ok");
+    if losers == 0.0 {
+        if let Some(slowest_ms) = shown.get("answered-max-ms") {
+            text += &format!(
+                "; nobody failed, but the slowest waited {:.1} s",
+                slowest_ms / 1_000.0
+            );
+        }
+    } else if overflows > 1.05 * losers {
         text += &format!(
-            ": {per_loser:.1} times for each of the {losers} losing clients, since a repeated SYN counts again"
-        );
-    } else if let Some(slowest_ms) = shown.get("answered-max-ms") {
-        text += &format!(
-            "; nobody failed, but the slowest waited {:.1} s",
-            slowest_ms / 1_000.0
-        );
-    }
-    text.push('.');
-    if deepest < capacity {
-        text += &format!(
-            " The queue was never seen full (deepest look {deepest}): bursts shorter than the sampling interval."
+            ": {:.1} for each of the {losers} losing clients, since every packet of a handshake that meets the full queue counts, repeated ones again",
+            overflows / losers
         );
     }
-    text
+    text + "."
 }
 
-fn ghosts(shown: &Shown<'_>) -> Option<String> {
-    let ghosts = shown.or_zero("ghosts");
-    (ghosts > 0.0).then(|| {
-        let mut kinds = Vec::new();
-        for (figure, words) in [
-            ("ghosts-waiting", "waiting in the accept queue"),
-            ("ghosts-half-open", "half-open at the server"),
-            ("ghosts-lost", "unknown to the server"),
-        ] {
-            let n = shown.or_zero(figure);
-            if n > 0.0 {
-                kinds.push(format!("{n} {words}"));
-            }
-        }
+/// A queue that overflowed must have been full: said when no look saw it.
+fn seen_full(overflows: f64, listeners: &[ListenerResult]) -> Option<String> {
+    let full = |one: &ListenerResult| u64::from(one.recv_q_max) >= one.accept_queue_capacity;
+    let deepest = listeners.iter().map(|one| one.recv_q_max).max()?;
+    (overflows > 0.0 && !listeners.iter().any(full)).then(|| {
         format!(
-            "Ghosts: {ghosts}, connected for the client and never accepted ({}).",
-            kinds.join(", ")
+            "It was never seen full (deepest look {deepest}): bursts shorter than the sampling interval."
         )
     })
 }
 
+fn ghosts(shown: &Shown<'_>) -> Option<String> {
+    let ghosts = shown.count("ghosts");
+    if ghosts == 0.0 {
+        return None;
+    }
+    let kinds: Vec<String> = [
+        ("ghosts-waiting", "waiting in the accept queue"),
+        ("ghosts-half-open", "half-open at the server"),
+        ("ghosts-lost", "of whom the server holds nothing"),
+    ]
+    .into_iter()
+    .filter(|(figure, _)| shown.count(figure) > 0.0)
+    .map(|(figure, words)| format!("{} {words}", shown.count(figure)))
+    .collect();
+    let mut text = format!(
+        "Ghosts: {ghosts} connected as far as the client knows, and never accepted ({}).",
+        kinds.join(", ")
+    );
+    let cookies = shown.count("TcpExt.SyncookiesSent");
+    if shown.count("ghosts-lost") > 0.0 && cookies > 0.0 {
+        text += &format!(
+            " {cookies} SYN cookies were sent: with one a client is connected at once, while the server remembers nothing and drops its ACK at a full queue."
+        );
+    }
+    Some(text)
+}
+
 fn wasted(shown: &Shown<'_>) -> Option<String> {
-    let wasted = shown.or_zero("wasted-accepts");
+    let wasted = shown.count("wasted-accepts");
     (wasted > 0.0).then(|| {
-        let accepted = shown.or_zero("accepted");
+        let accepted = shown.count("accepted");
         format!("{wasted} of {accepted} accepts were wasted on clients that had given up.")
     })
 }
 
-/// Which of the two limits binds, and what the accept loop does, where clients lose.
-fn limit(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
-    let effective = shown.get("backlog-effective")?;
-    let requested = f64::from(arm.server.backlog) * f64::from(arm.server.reuseport);
-    if effective < requested || arm.server.backlog < 0 {
-        let asked = arm.server.backlog;
-        return Some(format!(
-            "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}."
-        ));
+/// The last place of a queue is worth nothing when its turn comes after the clients' patience.
+fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
+    let deepest = listeners.iter().map(|one| one.recv_q_max).max()?;
+    let (delay, timeout) = (arm.server.accept_delay, arm.client.timeout);
+    let wait_us = u64::from(deepest).saturating_mul(delay.as_us());
+    (arm.server.accept == AcceptPolicy::Loop && wait_us > timeout.as_us()).then(|| {
+        format!(
+            "{deepest} waiting at {delay} per accept take {}.{} s, longer than the timeout of {timeout}: beyond {} places a longer queue answers nobody.",
+            wait_us / 1_000_000,
+            wait_us / 100_000 % 10,
+            timeout.as_us() / delay.as_us()
+        )
+    })
+}
+
+/// Which of the two limits binds.
+fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<String> {
+    let (asked, effective) = (arm.server.backlog, listener.backlog_effective);
+    if u32::try_from(asked).is_ok_and(|asked| asked == effective) {
+        return match (shown.count(OVERFLOWS) > 0.0, &arm.server.accept) {
+            (false, _) => None,
+            (true, AcceptPolicy::Never) => {
+                Some("Nothing was accepted: a larger backlog would only fill later.".into())
+            }
+            (true, _) => Some(format!(
+                "The limit in force, {effective}, is the listen() argument."
+            )),
+        };
     }
-    let full = shown.or_zero("TcpExt.ListenOverflows") > 0.0;
-    match (full, &arm.server.accept) {
-        (false, _) => None,
-        (true, AcceptPolicy::Never) => {
-            Some("Nothing was accepted: a larger backlog would only fill later.".into())
-        }
-        (true, _) => Some(format!(
-            "The limit in force, {effective}, is the listen() argument."
-        )),
-    }
+    Some(format!(
+        "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}."
+    ))
 }
 
 fn capital(text: &str) -> String {

@@ -8,7 +8,7 @@ use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::Arm;
 use crate::load::{
-    Clock, Flood, FloodError, Harvest, Progress, Server, ServerError, ServerLog, Target,
+    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
@@ -19,8 +19,11 @@ use crate::probe::diag::{Diag, DiagError};
 use crate::probe::{counters, drops, host};
 
 /// The real kernel.
-#[derive(Debug, Clone, Copy)]
-pub struct KernelLab;
+#[derive(Debug, Clone, Default)]
+pub struct KernelLab {
+    /// Ends the running trial before its time.
+    pub interrupt: Interrupt,
+}
 
 /// How often the listening sockets are looked at.
 const SAMPLE_PERIOD_US: u64 = 1_000;
@@ -32,7 +35,9 @@ impl From<NetnsError> for TrialError {
     fn from(error: NetnsError) -> Self {
         match error {
             NetnsError::Refused(refusal) => Self::Refused(refusal),
-            NetnsError::Sysctl(error) => Self::Skipped(error.to_string()),
+            error @ (NetnsError::Sysctl(_) | NetnsError::Unsupported { .. }) => {
+                Self::Skipped(error.to_string())
+            }
             error @ (NetnsError::Link { .. } | NetnsError::Thread { .. }) => Self::failed(error),
         }
     }
@@ -76,7 +81,7 @@ impl Lab for KernelLab {
         } else {
             Vec::new()
         };
-        let flood = prepare_flood(&topology, arm, watched.address, progress)?;
+        let flood = prepare_flood(&topology, arm, watched.address, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
@@ -93,14 +98,20 @@ impl Lab for KernelLab {
             attempts,
             held,
             cpu_us: client_cpu_us,
+            blind,
         } = flood.join()?;
+        if self.interrupt.raised().is_some() {
+            return Err(TrialError::Interrupted);
+        }
+        readings.note(blind);
         let ended_us = clock.now_us();
         readings.cpu_after();
         let (log, sockets) = server.stop()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
         let pending = pending(&mut diag, watched.address, &log)?;
-        let after = watched.look(&mut diag)?;
         readings.after(&topology)?;
+        // The socket's own counter last: what it counts until now is in it, and never more in the others.
+        let after = watched.look(&mut diag)?;
         drop((sockets, held));
 
         let measured = readings.measured(
@@ -140,13 +151,16 @@ fn prepare_flood(
     arm: &Arm,
     address: SocketAddr,
     progress: &Arc<Progress>,
+    interrupt: &Interrupt,
 ) -> Result<Flood, TrialError> {
     let target = Target {
         address,
         speaks_first: arm.protocol.speaks_first,
         timeout_us: arm.client.timeout.as_us(),
         diag: Mutex::new(topology.server.run(Diag::open)??),
+        blind: Mutex::default(),
         progress: Arc::clone(progress),
+        interrupt: interrupt.clone(),
     };
     let spec = arm.client.clone();
     Ok(topology

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use kernel::KernelLab;
-pub use store::{RunFolder, StoreError, default_folder, find_run};
+pub use store::{RunFolder, StoreError, find_run};
 
 use crate::load::Progress;
 use crate::netns::Refusal;
@@ -39,6 +39,9 @@ pub enum TrialError {
     /// The machine does not allow this arm.
     #[error("{0}")]
     Skipped(String),
+    /// The trial was ended before its time.
+    #[error("interrupted")]
+    Interrupted,
     /// The trial broke off.
     #[error("{reason}")]
     Failed {
@@ -93,6 +96,7 @@ pub fn execute(
             Err(error) => {
                 let reason = Some(error.to_string());
                 match error {
+                    TrialError::Interrupted => break,
                     TrialError::Refused(_) | TrialError::Skipped(_) => {
                         (TrialStatus::Skipped, reason, None)
                     }

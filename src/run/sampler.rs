@@ -36,7 +36,7 @@ impl Watched {
 /// A sampler at work.
 pub(super) struct Sampler {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<(Vec<Samples>, Option<String>)>,
+    thread: Option<JoinHandle<(Vec<Samples>, Option<String>)>>,
 }
 
 impl Sampler {
@@ -83,14 +83,27 @@ impl Sampler {
                 }
                 (samples, None)
             })?;
-        Ok(Self { stop, thread })
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Stops looking. Returns the samples and, if it broke off, why.
-    pub(super) fn stop(self) -> (Vec<Samples>, Option<String>) {
+    pub(super) fn stop(mut self) -> (Vec<Samples>, Option<String>) {
+        self.end()
+            .unwrap_or_else(|| (Vec::new(), Some("the sampler panicked".into())))
+    }
+
+    fn end(&mut self) -> Option<(Vec<Samples>, Option<String>)> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| (Vec::new(), Some("the sampler panicked".into())))
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Sampler {
+    /// The sampler of a trial that broke off ends with it.
+    fn drop(&mut self) {
+        self.end();
     }
 }

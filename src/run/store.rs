@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::manifest::Manifest;
 use crate::observation::{Observation, SCHEMA_VERSION};
@@ -40,9 +40,9 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The folder that a new run was to fill is in use.
-    #[error("{} is not empty; name another folder with --out", path.display())]
-    NotEmpty {
+    /// What a new run was to fill is no empty folder.
+    #[error("{} is no empty folder; name another one with --out", path.display())]
+    NotFree {
         /// The folder.
         path: PathBuf,
     },
@@ -71,8 +71,12 @@ impl RunFolder {
     /// # Errors
     /// The folder is in use or cannot be written.
     pub fn create(path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
-        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(StoreError::NotEmpty {
+        let is_free = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if !is_free {
+            return Err(StoreError::NotFree {
                 path: path.to_owned(),
             });
         }
@@ -81,8 +85,56 @@ impl RunFolder {
         };
         make_folder(path)?;
         make_folder(&path.join(OBSERVATIONS))?;
-        write_atomically(&path.join(MANIFEST), &pretty(manifest))?;
+        let file = path.join(MANIFEST);
+        let bytes = serde_json::to_vec_pretty(manifest);
+        write_atomically(&file, &bytes.map_err(|error| written(&file)(error.into()))?)?;
         Ok(folder)
+    }
+
+    /// Makes the folder of a run below `reports`, named by its id. Where another run has that id already, this
+    /// one gets a number behind it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn create_below(
+        reports: &Path,
+        mut manifest: Manifest,
+    ) -> Result<(Self, Manifest), StoreError> {
+        make_folder(reports)?;
+        let id = manifest.run_id.clone();
+        for number in 2.. {
+            let path = reports.join(&manifest.run_id);
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    give_to_caller(&path).map_err(written(&path))?;
+                    return Ok((Self::create(&path, &manifest)?, manifest));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    manifest.run_id = format!("{id}-{number}");
+                }
+                Err(error) => return Err(written(&path)(error)),
+            }
+        }
+        unreachable!("the loop has no end but by return")
+    }
+
+    /// Lets `latest` beside the folder point at it.
+    ///
+    /// # Errors
+    /// The link cannot be made.
+    pub fn link_as_latest(&self) -> Result<(), StoreError> {
+        let (Some(reports), Some(id)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(());
+        };
+        let link = reports.join(LATEST);
+        let temporary = reports.join(format!("{LATEST}.{}.tmp", std::process::id()));
+        let result = symlink(id, &temporary)
+            .and_then(|()| give_to_caller(&temporary))
+            .and_then(|()| fs::rename(&temporary, &link));
+        result.map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            written(&link)(error)
+        })
     }
 
     /// Opens a run's folder.
@@ -113,8 +165,10 @@ impl RunFolder {
     /// # Errors
     /// It cannot be written.
     pub fn store(&self, observation: &Observation) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(observation).unwrap_or_default();
-        write_atomically(&self.file_of(&observation.arm, observation.index), &bytes)
+        let path = self.file_of(&observation.arm, observation.index);
+        let bytes =
+            serde_json::to_vec(observation).map_err(|error| written(&path)(error.into()))?;
+        write_atomically(&path, &bytes)
     }
 
     /// The stored observations of a plan, by arm and trial; those that do not exist are left out.
@@ -152,28 +206,6 @@ impl RunFolder {
     }
 }
 
-/// A folder for a new run below `reports`, and `reports/latest` pointing at it.
-///
-/// # Errors
-/// The link cannot be made.
-pub fn default_folder(reports: &Path, run_id: &str) -> Result<PathBuf, StoreError> {
-    let path = reports.join(run_id);
-    make_folder(&path)?;
-    let (link, new) = (reports.join(LATEST), reports.join("latest.tmp"));
-    let written = |source| StoreError::Write {
-        path: link.clone(),
-        source,
-    };
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(written(error)),
-        _ => {}
-    }
-    symlink(run_id, &new)
-        .and_then(|()| fs::rename(&new, &link))
-        .map_err(written)?;
-    Ok(path)
-}
-
 const LATEST: &str = "latest";
 
 /// The folder of a run: a path, an id below `reports`, or `latest`.
@@ -193,13 +225,17 @@ pub fn find_run(reports: &Path, name: &str) -> Result<PathBuf, StoreError> {
     })
 }
 
-fn make_folder(path: &Path) -> Result<(), StoreError> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.exists()).collect();
-    let failed = |source| StoreError::Write {
+fn written(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |source| StoreError::Write {
         path: path.to_owned(),
         source,
-    };
-    fs::create_dir_all(path).map_err(failed)?;
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.exists()).collect();
+    let failed = written(path);
+    fs::create_dir_all(path).map_err(&failed)?;
     missing
         .into_iter()
         .filter(|part| part.exists())
@@ -235,15 +271,9 @@ fn give_to_caller(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     match (id("SUDO_UID"), id("SUDO_GID")) {
-        (Some(uid), Some(gid)) => chown(path, Some(uid), Some(gid)),
+        (Some(uid), Some(gid)) => lchown(path, Some(uid), Some(gid)),
         _ => Ok(()),
     }
-}
-
-fn pretty(value: &impl Serialize) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes
 }
 
 /// Reads a stored document; an unknown schema is refused by its version before anything else is looked at.

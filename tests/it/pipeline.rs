@@ -265,6 +265,27 @@ fn a_port_that_is_used_twice_is_joined_in_order() {
         };
         measured(vec![first, second], vec![accept(2_500, 40_000)])
     });
+    let never = Attempt {
+        connected_us: None,
+        stage: Stage::Connect,
+        ..attempt(0, 40_000, Ended::TimeUp)
+    };
+    let later = Attempt {
+        started_us: 2_000,
+        connected_us: Some(2_050),
+        ..attempt(1, 40_000, Ended::Answered)
+    };
+    let both = one("", 2, || {
+        measured(
+            vec![never.clone(), later.clone()],
+            vec![accept(2_500, 40_000)],
+        )
+    });
+    assert_eq!(
+        both.trials[0].wasted_accepts,
+        Some(0),
+        "the one that was connected is meant"
+    );
     let trial = &result.trials[0];
     assert_eq!(trial.ghosts.expect("ghosts").lost, 1);
     assert_eq!(trial.wasted_accepts, Some(0));
@@ -328,6 +349,132 @@ fn counters_that_do_not_move_are_not_believed() {
         None
     );
     assert_eq!(result.verdict.met, None);
+}
+
+/// The plain counters may move where the extended ones are all zeros: those are not believed either.
+#[test]
+fn extended_counters_that_are_all_zero_are_not_believed_beside_timeouts() {
+    let zeros = || {
+        let unconnected = Attempt {
+            connected_us: None,
+            stage: Stage::Connect,
+            ..attempt(0, 1, Ended::TimeUp)
+        };
+        let mut readings = measured(vec![unconnected], Vec::new());
+        for counters in [
+            &mut readings.server.counters.before,
+            &mut readings.server.counters.after,
+        ] {
+            let counters = counters.as_mut().expect("counters");
+            counters.insert("TcpExt.ListenOverflows".into(), Some(0));
+            counters.insert("TcpExt.ListenDrops".into(), Some(0));
+        }
+        readings
+    };
+    let result = one("", 1, zeros);
+    let problem = result.trials[0].counters.problem.as_deref();
+    assert_eq!(
+        problem,
+        Some("counters do not move here (sandboxed kernel?)")
+    );
+    assert!(
+        result.verdict.text.contains("overflows are unknown"),
+        "{}",
+        result.verdict.text
+    );
+}
+
+/// A counter that this kernel does not have meets no expectation, and the run says so by its exit code.
+#[test]
+fn an_unknown_figure_meets_nothing() {
+    let arms = vec![arm("one", 1, "[expect]\n\"TcpExt.NoSuchCounter\" = 0")];
+    let lab = Scripted(|_: &str| Ok(measured(vec![attempt(0, 1, Ended::Answered)], Vec::new())));
+    let results = run(arms, &lab);
+    assert_eq!(results.arms[0].verdict.met, None);
+    assert_eq!(results.exit_code(), 3);
+    let text = report::verdicts(&results, 80);
+    assert!(
+        text.contains("expected TcpExt.NoSuchCounter = 0, observed unknown"),
+        "{text}"
+    );
+}
+
+/// The most serious code wins: 3, then 4, then 1.
+#[test]
+fn exit_codes_have_an_order() {
+    let lab = Scripted(|name: &str| match name {
+        "skipped" => Err(TrialError::Skipped("not here".into())),
+        "failed" => Err(TrialError::Failed {
+            reason: "broke off".into(),
+            measured: None,
+        }),
+        _ => Ok(measured(
+            vec![attempt(0, 1, Ended::Answered)],
+            vec![accept(100, 1)],
+        )),
+    });
+    let code = |names: &[&str]| {
+        let arms = names.iter().map(|name| match *name {
+            "missed" => arm(name, 1, "[expect]\nok = 5"),
+            _ => arm(name, 1, "[expect]\nok = 1"),
+        });
+        run(arms.collect(), &lab).exit_code()
+    };
+    assert_eq!(code(&["met"]), 0);
+    assert_eq!(code(&["met", "missed"]), 1);
+    assert_eq!(code(&["missed", "failed"]), 4);
+    assert_eq!(code(&["missed", "failed", "skipped"]), 3);
+}
+
+/// Whatever the arms, no line is wider than the terminal and the columns stay columns.
+#[test]
+fn tables_fit_80_and_120_columns() {
+    let ends = [
+        Ended::Answered,
+        Ended::WrongAnswer,
+        Ended::EndOfStream,
+        Ended::TimeUp,
+        Ended::Error,
+    ];
+    let lab = Scripted(|name: &str| {
+        let mut attempts: Vec<Attempt> = (0..)
+            .zip(ends)
+            .map(|(n, ended)| attempt(n, port(n), ended))
+            .collect();
+        attempts[4].errno = Some(
+            if name.len().is_multiple_of(2) {
+                "ECONNRESET"
+            } else {
+                "EMFILE"
+            }
+            .into(),
+        );
+        Ok(measured(attempts, Vec::new()))
+    });
+    let long = "overflow-policy/abort=1,cookies=0,link=loopback-ipv6,first=server";
+    let names: Vec<String> = (0..16)
+        .map(|n| format!("{long}{}", "x".repeat(n % 3)))
+        .collect();
+    let short = ["a", "bb"].map(String::from).to_vec();
+    for names in [&names[..3], &short] {
+        let results = run(names.iter().map(|name| arm(name, 5, "")).collect(), &lab);
+        for width in [80, 120] {
+            let table = report::comparison(&results, width);
+            for line in table
+                .lines()
+                .chain(report::verdicts(&results, width).lines())
+            {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            let rows: Vec<&str> = table.lines().filter(|line| line.contains("1/5")).collect();
+            assert_eq!(rows.len(), names.len(), "{table}");
+            let column = |line: &&str| line.find("1/5").map(|start| start + 3);
+            assert!(
+                rows.iter().all(|row| column(row) == column(&rows[0])),
+                "{table}"
+            );
+        }
+    }
 }
 
 #[test]

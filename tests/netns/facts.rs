@@ -49,7 +49,7 @@ fn meets_its_expectations(arm: Arm) -> Result<(), libtest_mimic::Failed> {
 pub(crate) fn measure(arm: Arm) -> ArmResult {
     let plan = Plan::new(vec![arm], 1, 1, Vec::new());
     let trial = plan.order()[0];
-    let measured = KernelLab
+    let measured = KernelLab::default()
         .observe(trial, &Arc::new(Progress::default()))
         .unwrap_or_else(|error| panic!("{}: {error}", trial.arm.name));
     let observation = Observation {

@@ -175,18 +175,21 @@ fn run_in_user_namespace(
     let (outer_uid, outer_gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let mut command = Command::new(program());
     command.args(arguments).current_dir(folder);
+    let uid_map = format!("{uid} {outer_uid} 1");
+    let gid_map = format!("{uid} {outer_gid} 1");
     let before_exec = move || {
         unshare(CloneFlags::CLONE_NEWUSER | flags)?;
         fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{uid} {outer_uid} 1"))?;
-        fs::write("/proc/self/gid_map", format!("{uid} {outer_gid} 1"))?;
+        fs::write("/proc/self/uid_map", &uid_map)?;
+        fs::write("/proc/self/gid_map", &gid_map)?;
         prepare()
     };
     #[expect(
         unsafe_code,
         reason = "pre_exec has no safe form; the closure only makes system calls"
     )]
-    // SAFETY: the child has a single thread, and the closure takes no lock that another one could hold.
+    // SAFETY: the closure only makes system calls on strings that were made before the fork; what little the
+    // standard library allocates for a path, glibc's allocator allows after fork in a threaded program.
     unsafe {
         command.pre_exec(before_exec);
     }
@@ -197,7 +200,8 @@ fn run_in_user_namespace(
 fn limits_are_named() {
     for (uid, sysctl) in [(0, "max_net_namespaces"), (65534, "max_user_namespaces")] {
         let folder = tempfile::tempdir().expect("a folder");
-        let limit = move || fs::write(format!("/proc/sys/user/{sysctl}"), "0");
+        let path = format!("/proc/sys/user/{sysctl}");
+        let limit = move || fs::write(&path, "0");
         let out = folder.path().join("run");
         let arguments = ["run", "arm-b", "--out", out.to_str().expect("a path")];
         let output =

@@ -2,15 +2,26 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::{program, test};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
+        test(
+            "runs/an-interrupted-run-keeps-what-it-has",
+            an_interrupted_run_keeps_what_it_has,
+        ),
+        test(
+            "runs/equal-runs-at-once-have-a-folder-each",
+            equal_runs_at_once_have_a_folder_each,
+        ),
         test("runs/the-default-run", the_default_run),
         test("runs/the-shock-absorber", the_shock_absorber),
         test(
@@ -274,4 +285,102 @@ fn notes_name_the_syn_retry() {
     };
     assert!(run("1s").contains("SYN retry at 1 s"));
     assert!(!run("700ms").contains("SYN retry"));
+}
+
+/// SIGINT and SIGTERM end the running trial; those before it are kept, and the report says that it is partial.
+fn an_interrupted_run_keeps_what_it_has() {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let folder = folder();
+        let arguments = [
+            "run",
+            "facts/closed-port",
+            "cases/k16-2500ms-linear",
+            "--out",
+            "run",
+            "--json",
+        ];
+        let child = Command::new(program())
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        // The last of the four short trials is stored, so the long one is next.
+        let stored = folder
+            .path()
+            .join("run/observations/facts__closed-port__link=veth-ipv6.0.json");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !stored.exists() {
+            assert!(Instant::now() < deadline, "the first trials do not end");
+            std::thread::yield_now();
+        }
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        kill(pid, signal).expect("a signal");
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let results = document(&output);
+        assert_eq!(results["complete"], false);
+        assert_eq!(results["arms"][3]["trials"][0]["status"], "ok");
+        assert_eq!(
+            results["arms"][4]["trials"].as_array().map(Vec::len),
+            Some(0)
+        );
+        assert!(folder.path().join("run/README.md").is_file());
+        let again = lab(folder.path(), &["report", "run"]);
+        assert_eq!(again.status.code(), Some(4), "a partial run is not well");
+        assert!(String::from_utf8_lossy(&again.stdout).contains("partial"));
+    }
+}
+
+/// The same seed in the same second is the same id: each run still gets a folder.
+fn equal_runs_at_once_have_a_folder_each() {
+    let folder = folder();
+    let arguments = ["run", "facts/closed-port", "--seed", "5", "--json"];
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| lab(folder.path(), &arguments)))
+            .collect();
+        let end = |output: Output| {
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            document(&output)["run_id"]
+                .as_str()
+                .expect("an id")
+                .to_owned()
+        };
+        runs.into_iter()
+            .map(|run| end(run.join().expect("an end")))
+            .collect()
+    });
+    for id in &ids {
+        assert!(
+            folder
+                .path()
+                .join("reports")
+                .join(id)
+                .join("results.json")
+                .is_file(),
+            "{ids:?}"
+        );
+    }
+    assert_eq!(
+        ids.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        4,
+        "{ids:?}"
+    );
+    let left: Vec<_> = fs::read_dir(folder.path().join("reports"))
+        .expect("a folder")
+        .flatten()
+        .collect();
+    assert_eq!(left.len(), 5, "four runs and the link: {left:?}");
 }
