@@ -56,7 +56,7 @@ pub struct RunArgs {
     /// The seed of every random decision [default: a random one]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// The run folder itself; must be new or empty [default: reports/<run-id>]
+    /// The run folder itself; must be new or empty [default: reports/RUN-ID]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Override a key, such as server.backlog=3; several values make a matrix. `show ARM` prints the keys
