@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::arm::Override;
+use crate::arm::{Override, Span};
 
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
@@ -37,6 +39,10 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Audit the TCP listeners of this host: which is full, who set its limit, what helps
+    Audit(AuditArgs),
+    /// Hold a port in a promised state, for tests
+    Hold(HoldArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -101,4 +107,85 @@ pub struct ReportArgs {
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// The window over which drops are counted; 0s looks once and counts nothing
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: Span,
+    /// Windows, one after another [default: 1; with --watch until interrupted]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+    /// The namespace of this process
+    #[arg(long, value_name = "PID", conflicts_with = "all_netns")]
+    pub pid: Option<u32>,
+    /// Every namespace that has a listener: containers too
+    #[arg(long)]
+    pub all_netns: bool,
+    /// Only listeners on this port
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Go on, redrawing in place; changes stand out
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print the audit as a JSON document, and nothing else on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the metrics to a file for the Prometheus textfile collector
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Exit with 1 unless every listener on --port has at least this limit
+    #[arg(long, value_name = "N")]
+    pub expect_backlog: Option<u32>,
+    /// net.core.somaxconn of the namespace that COMMAND is started in
+    #[arg(long, value_name = "N", requires = "command")]
+    pub somaxconn: Option<u32>,
+    /// A program to start in a fresh namespace, to audit there, and to stop again
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "all_netns"])]
+    pub command: Vec<OsString>,
+}
+
+/// Options of `hold`.
+#[derive(Debug, Args)]
+pub struct HoldArgs {
+    /// What a client of the port meets
+    #[arg(value_enum)]
+    pub mode: HoldMode,
+    /// The port; 0 picks a free one
+    #[arg(default_value_t = 0)]
+    pub port: u16,
+    /// The address, IPv4 or IPv6
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: IpAddr,
+    /// With slow: the time until the answer
+    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    pub delay: Span,
+    /// Hold it for this long [default: until interrupted]
+    #[arg(long = "for", value_name = "TIME")]
+    pub duration: Option<Span>,
+    /// Say ready as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A command to run while the port is held, with `BACKLOG_LAB_ADDR` set; its exit status is returned
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What a client of a held port meets.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum HoldMode {
+    /// A connect times out: the accept queue is full
+    Full,
+    /// A connect succeeds, and nothing ever answers
+    Ghost,
+    /// An HTTP answer comes after --delay
+    Slow,
+    /// The connection is reset after it was established
+    Reset,
+    /// The connection is closed without an answer (FIN, never RST)
+    Close,
+    /// A connect is refused: the port is taken and has no listener
+    Refuse,
 }

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use nix::errno::Errno;
 
 use crate::arm::ArmError;
-use crate::netns::Refusal;
+use crate::audit::LookError;
+use crate::hold::HoldError;
+use crate::netns::{NetnsError, Refusal};
 use crate::run::{StoreError, TrialError};
 
 /// Why a command could not be carried out.
@@ -24,6 +26,21 @@ pub enum Error {
     /// A run folder that cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Listeners that could not be looked at.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// A namespace that could not be made ready.
+    #[error(transparent)]
+    Namespace(#[from] NetnsError),
+    /// Options that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// A program that was started and did not do what it was started for.
+    #[error("{0}")]
+    Program(String),
+    /// A port that could not be held.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
     /// No random seed.
     #[error("cannot read random numbers for a seed: {0}; give one with --seed")]
     Seed(io::Error),
@@ -39,9 +56,22 @@ impl Error {
     /// 2 usage or arm file, 3 the machine does not allow it, 4 the rest.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Arm(_) | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
-            Self::Refused(_) | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_)) => 3,
+            Self::Arm(_)
+            | Self::Usage(_)
+            | Self::Look(LookError::NoProcess(_))
+            | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
+            Self::Refused(_)
+            | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_))
+            | Self::Look(LookError::Hidden { .. }) => 3,
+            Self::Namespace(error) | Self::Look(LookError::Namespace(error)) => match error {
+                NetnsError::Program { .. } => 2,
+                NetnsError::Link { .. } | NetnsError::Thread { .. } => 4,
+                _ => 3,
+            },
             Self::Trial(TrialError::Failed { .. } | TrialError::Interrupted)
+            | Self::Look(_)
+            | Self::Program(_)
+            | Self::Hold(_)
             | Self::Store(_)
             | Self::Seed(_)
             | Self::Signals(_)

@@ -180,6 +180,12 @@ impl SysctlValue {
     }
 }
 
+impl From<u32> for SysctlValue {
+    fn from(number: u32) -> Self {
+        Self(number.to_string())
+    }
+}
+
 impl Serialize for SysctlValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.parse::<i64>() {

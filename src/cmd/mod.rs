@@ -5,6 +5,8 @@
     reason = "this is where the program prints"
 )]
 
+mod audit;
+mod hold;
 mod list;
 mod progress;
 mod report;
@@ -35,6 +37,8 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
+        Command::Audit(args) => audit::audit(&args),
+        Command::Hold(args) => hold::hold(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "backlog-lab", &mut script);

@@ -1,14 +1,16 @@
 //! Anonymous network namespaces: each is owned by a thread and vanishes with it, also after SIGKILL.
 
 mod link;
+mod program;
 mod refusal;
 mod sysctl;
 mod thread;
 mod topology;
 mod user;
 
+pub use program::Program;
 pub use refusal::Refusal;
-pub use sysctl::{SysctlError, in_force, read_file as read_sysctl_file};
+pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;
 pub use topology::Topology;
 pub use user::{KernelSteps, Steps, enter};
@@ -19,6 +21,22 @@ pub enum NetnsError {
     /// The kernel refuses namespaces to this process.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A namespace of others could not be joined.
+    #[error("cannot enter the network namespace {}: {source}; run as root to look into it", path.display())]
+    Join {
+        /// The link to it.
+        path: std::path::PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A foreign program could not be started.
+    #[error("cannot start {name}: {source}")]
+    Program {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A link, address or neighbour could not be set up.
     #[error("cannot {operation}: {reason}")]
     Link {

@@ -90,7 +90,7 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 ///
 /// # Errors
 /// The first sysctl that does not have the wanted value in the end.
-pub(super) fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
+pub fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
     for (name, value) in wanted {
         set(name, value.as_str())?;
     }
@@ -202,5 +202,5 @@ fn same(a: &str, b: &str) -> bool {
 fn measured_somaxconn() -> io::Result<u32> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket2::SockRef::from(&listener).listen(i32::MAX)?;
-    sys::listen_limit(&listener)
+    Ok(sys::listen_queue(&listener)?.limit)
 }

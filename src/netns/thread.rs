@@ -2,18 +2,19 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 
 use super::{KernelSteps, NetnsError, Refusal, Steps, link};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A fresh network namespace with its loopback interface up. It lives as long as its thread, the threads that
-/// were spawned inside it, and the sockets that were opened in it.
+/// A network namespace: a fresh one with its loopback interface up, or one that others made. A fresh one lives
+/// as long as its thread, the threads that were spawned inside it, and the sockets that were opened in it.
 pub struct Namespace {
     role: &'static str,
     jobs: Option<mpsc::Sender<Job>>,
@@ -27,6 +28,22 @@ impl Namespace {
     /// # Errors
     /// The kernel's refusal, or the loopback interface that would not come up.
     pub fn create(role: &'static str) -> Result<Self, NetnsError> {
+        Self::start(role, create)
+    }
+
+    /// Joins the one behind `path`, a link such as `/proc/PID/ns/net`.
+    ///
+    /// # Errors
+    /// The path cannot be opened, or the kernel does not let this process in (setns(2)).
+    pub fn join(role: &'static str, path: &Path) -> Result<Self, NetnsError> {
+        let path = path.to_owned();
+        Self::start(role, move || join(&path))
+    }
+
+    fn start(
+        role: &'static str,
+        enter: impl FnOnce() -> Result<OwnedFd, NetnsError> + Send + 'static,
+    ) -> Result<Self, NetnsError> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (ready, is_ready) = mpsc::sync_channel(1);
         let body = move || match enter() {
@@ -87,8 +104,20 @@ impl Drop for Namespace {
     }
 }
 
+/// Moves the calling thread, and it alone, into the namespace behind `path`.
+fn join(path: &Path) -> Result<OwnedFd, NetnsError> {
+    let failed = |source: std::io::Error| NetnsError::Join {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    #[expect(clippy::disallowed_methods, reason = "this thread owns its namespace")]
+    setns(&file, CloneFlags::CLONE_NEWNET).map_err(|errno| failed(errno.into()))?;
+    Ok(file.into())
+}
+
 /// Moves the calling thread, and it alone, into a fresh namespace.
-fn enter() -> Result<OwnedFd, NetnsError> {
+fn create() -> Result<OwnedFd, NetnsError> {
     let refused = |step: &str, errno| Refusal::new(step, errno, |name| KernelSteps.sysctl(name));
     unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
     let path = "/proc/thread-self/ns/net";

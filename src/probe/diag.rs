@@ -20,45 +20,9 @@ use netlink_packet_sock_diag::inet::{
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 
+pub use super::diag_error::DiagError;
+use super::diag_error::{DUMP_TRIES, OPEN};
 use crate::observation::{Look, Pending, ServerSide};
-
-/// A question to `sock_diag` that got no answer, or a wrong one. Never "no socket": that is an answer.
-#[derive(Debug, thiserror::Error)]
-pub enum DiagError {
-    /// The netlink socket failed.
-    #[error("sock_diag: cannot {operation}: {source}")]
-    Io {
-        /// What was attempted.
-        operation: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The kernel answered with an error.
-    #[error("sock_diag: the kernel refuses to tell about {about}: {source}")]
-    Refused {
-        /// What was asked about.
-        about: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// The answer is cut off, or no answer to the question.
-    #[error("sock_diag: {problem} in the answer about {about}")]
-    Malformed {
-        /// What was asked about.
-        about: String,
-        /// What is wrong with the answer.
-        problem: String,
-    },
-    /// The socket tables changed during a dump, every time it was tried.
-    #[error("sock_diag: the dump of {about} was interrupted {DUMP_TRIES} times in a row")]
-    Interrupted {
-        /// What was asked about.
-        about: String,
-    },
-}
-
-/// How often an interrupted dump is begun again.
-const DUMP_TRIES: u32 = 5;
 
 /// A listening socket as a dump shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +31,8 @@ pub struct ListenRow {
     pub address: SocketAddr,
     /// The kernel's cookie of the socket (`SO_COOKIE`).
     pub cookie: u64,
+    /// The socket's inode, as the links below `/proc/PID/fd` name it.
+    pub inode: u32,
     /// What was seen.
     pub look: Look,
 }
@@ -82,7 +48,7 @@ impl Diag {
     /// Opens one in the calling thread's namespace.
     pub fn open() -> Result<Self, DiagError> {
         let io = |operation| move |source| DiagError::Io { operation, source };
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(io("open a netlink socket"))?;
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(io(OPEN))?;
         socket.bind_auto().map_err(io("bind the netlink socket"))?;
         socket
             .connect(&NetlinkAddr::new(0, 0))
@@ -147,6 +113,7 @@ impl Diag {
                 rows.push(ListenRow {
                     address: address_of(&response),
                     cookie: u64::from_ne_bytes(response.header.socket_id.cookie),
+                    inode: response.header.inode,
                     look: look_of(&response, "the listening sockets")?,
                 });
             }

@@ -5,8 +5,11 @@
 
 pub mod counters;
 pub mod diag;
+mod diag_error;
 pub mod drops;
 pub mod host;
+pub mod owners;
+pub mod tcp_table;
 
 use std::path::PathBuf;
 

@@ -1,7 +1,9 @@
 //! Results as people and programs read them. Pure: results in, bytes out; nothing here opens a file.
 
 mod attempts;
+mod audit;
 mod markdown;
+mod prometheus;
 mod samples;
 mod table;
 
@@ -9,6 +11,8 @@ use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::result::Results;
 
+pub use audit::{Emphasis, Line, audit};
+pub use prometheus::prometheus;
 pub use table::{comparison, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.

@@ -372,7 +372,7 @@ fn verdict(arm: &ArmResult) -> String {
 }
 
 /// Breaks lines at blanks; what is broken off goes on with the line's own indent and `more`.
-fn wrapped(text: &str, width: usize, more: &str) -> String {
+pub(super) fn wrapped(text: &str, width: usize, more: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let indent: String = line.chars().take_while(|c| *c == ' ').collect();

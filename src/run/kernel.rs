@@ -38,7 +38,7 @@ impl From<NetnsError> for TrialError {
             error @ (NetnsError::Sysctl(_) | NetnsError::Unsupported { .. }) => {
                 Self::Skipped(error.to_string())
             }
-            error @ (NetnsError::Link { .. } | NetnsError::Thread { .. }) => Self::failed(error),
+            error => Self::failed(error),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use kernel::KernelLab;
-pub use store::{RunFolder, StoreError, find_run};
+pub use store::{RunFolder, StoreError, find_run, write_atomically};
 
 use crate::load::Progress;
 use crate::netns::Refusal;

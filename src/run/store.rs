@@ -244,7 +244,7 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Writes a file so that it is either whole or not there; an unfinished temporary file is removed.
-fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);

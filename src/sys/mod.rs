@@ -2,5 +2,11 @@
 #![allow(unsafe_code, reason = "this module exists to hold it")]
 
 mod listener;
+#[cfg(feature = "lab")]
+mod process;
 
-pub(crate) use listener::{defer_accept, listen_limit};
+#[cfg(feature = "lab")]
+pub(crate) use listener::defer_accept;
+pub(crate) use listener::{ListenQueue, listen_queue};
+#[cfg(feature = "lab")]
+pub(crate) use process::{Pidfd, contain, die_with_parent};

@@ -79,7 +79,9 @@ fn imports_run_downward() {
         ("netns", &["sys", "probe"]),
         ("load", &["sys", "probe"]),
         ("run", &["sys", "probe", "netns", "load"]),
-        ("report", &[]),
+        ("audit", &["probe", "netns", "load"]),
+        ("hold", &["sys"]),
+        ("report", &["audit"]),
     ];
     for (name, text) in sources("src") {
         let layer = name
