@@ -3,7 +3,10 @@
 //! libtest starts threads before anything else, and a user namespace can only be entered without any. So this
 //! binary has a `main` of its own. A machine that allows no namespaces fails here, loudly.
 
+mod audit;
+mod audit_program;
 mod facts;
+mod hold;
 mod kernel;
 mod namespaces;
 mod runs;
@@ -28,7 +31,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let trials = [
+        audit::trials(),
+        audit_program::trials(),
         facts::trials(),
+        hold::trials(),
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
