@@ -1,7 +1,24 @@
 //! A reproducible lab for the TCP listen backlog on Linux.
 //!
-//! [`hold`] alone, for the tests of another crate:
+//! Five plain stages, each a value that can be stored:
+//!
+//! ```text
+//! arms/*.toml --load--> Arm --expand--> Plan [Trial..]                 arm, plan
+//! Trial --Lab--> Observation                                           run (over netns, load, probe)
+//! Observation --derive--> TrialResult --fold--> ArmResult + Verdict    result
+//! ArmResult   --render--> table, Markdown, CSV, JSON                   report
+//! ```
+//!
+//! Only the second stage touches the kernel. It creates anonymous network namespaces (`netns`), starts a
+//! slow-accept server and floods it (`load`), samples the listening socket and reads the kernel's counters
+//! (`probe`), and stores what it read (`observation`) before anything is made of it. Everything after it is pure:
+//! the same stored files give the same bytes.
+//!
+//! Beside the pipeline, `audit` looks at the listeners of a host, and [`hold`] keeps a port in a promised state. The
+//! latter alone serves the tests of another crate:
 //! `backlog-lab = { version = "0.1", default-features = false, features = ["hold"] }`.
+//!
+//! docs/architecture.md says where things are and why; docs/format.md describes the files.
 
 #[cfg(feature = "lab")]
 pub mod arm;
