@@ -85,7 +85,7 @@ const COLUMNS: &[Column] = &[
         cell: |one, _| or_dash(one.drops_since_open),
     },
     Column {
-        heading: ["some-", "axconn"],
+        heading: ["somax-", "conn"],
         rank: 6,
         left: false,
         cell: |one, _| or_dash(one.somaxconn),
