@@ -3,7 +3,6 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,9 +10,9 @@ use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
-use super::flood::Target;
+use super::target::Target;
 use crate::arm::{Answer, SpeaksFirst};
-use crate::observation::{Attempt, Ended, ServerSide, Stage};
+use crate::observation::{Attempt, Ended, Stage};
 
 /// The line that a client sends when it speaks first.
 pub(super) const QUESTION: &[u8] = b"PING\n";
@@ -216,19 +215,5 @@ pub(super) fn errno_of(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => format!("{:?}", Errno::from_raw(code)),
         None => format!("{:?}", error.kind()),
-    }
-}
-
-impl Target {
-    /// What the server's kernel holds of a client's connection; `None`, and noted, when it does not tell.
-    fn server_side(&self, client: SocketAddr) -> Option<ServerSide> {
-        let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = diag.server_side(self.address, client);
-        answer
-            .inspect_err(|error| {
-                let mut blind = self.blind.lock().unwrap_or_else(PoisonError::into_inner);
-                blind.push(error.to_string());
-            })
-            .ok()
     }
 }

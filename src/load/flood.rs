@@ -1,6 +1,5 @@
 //! The flood client: many attempts, from many threads at once or from one thread in order.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,10 +12,10 @@ use socket2::Socket;
 
 use super::attempt::{Running, Step};
 use super::clock::thread_cpu_us;
-use super::{Clock, Interrupt};
-use crate::arm::{ClientSpec, SpeaksFirst, Start};
-use crate::observation::{Attempt, Ended};
-use crate::probe::diag::Diag;
+use super::target::{Progress, Target};
+use super::Clock;
+use crate::arm::{ClientSpec, Start};
+use crate::observation::Attempt;
 
 /// A flood that could not be raised.
 #[derive(Debug, thiserror::Error)]
@@ -36,50 +35,6 @@ pub enum FloodError {
     /// A worker thread panicked or could not wait.
     #[error("a client thread failed: {0}")]
     Worker(String),
-}
-
-/// Live counts of a trial, for whoever watches it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    connected: AtomicU32,
-    answered: AtomicU32,
-    ended: AtomicU32,
-}
-
-impl Progress {
-    pub(super) fn connected(&self) {
-        self.connected.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn ended(&self, attempt: &Attempt) {
-        if matches!(attempt.ended, Ended::Answered | Ended::Held) {
-            self.answered.fetch_add(1, Ordering::Relaxed);
-        }
-        self.ended.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Connections, answers and ends so far.
-    pub fn counts(&self) -> [u32; 3] {
-        [&self.connected, &self.answered, &self.ended].map(|count| count.load(Ordering::Relaxed))
-    }
-}
-
-/// What the attempts have in common.
-pub struct Target {
-    /// Where the server listens.
-    pub address: SocketAddr,
-    /// Who speaks first.
-    pub speaks_first: SpeaksFirst,
-    /// The limit for connect and, separately, for the answer.
-    pub timeout_us: u64,
-    /// Looks at the server's side; opened in the server's namespace.
-    pub diag: Mutex<Diag>,
-    /// Looks at the server's side that failed.
-    pub blind: Mutex<Vec<String>>,
-    /// Live counts.
-    pub progress: Arc<Progress>,
-    /// Ends the attempts before their time.
-    pub interrupt: Interrupt,
 }
 
 /// Worker threads that wait for their release.

@@ -5,8 +5,10 @@ mod clock;
 mod flood;
 mod interrupt;
 mod server;
+mod target;
 
 pub use clock::Clock;
-pub use flood::{Flood, FloodError, Harvest, Progress, Target};
+pub use flood::{Flood, FloodError, Harvest};
 pub use interrupt::Interrupt;
 pub use server::{Server, ServerError, ServerLog};
+pub use target::{Progress, Target};
