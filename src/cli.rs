@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::arm::{Override, Span};
+use crate::report::charts::{Options, Size, Theme};
 
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
@@ -74,6 +75,49 @@ pub struct RunArgs {
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
+    /// How charts are drawn
+    #[command(flatten)]
+    pub charts: ChartArgs,
+}
+
+/// Options of the charts.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ChartArgs {
+    /// Draw no charts
+    #[arg(long)]
+    pub no_charts: bool,
+    /// Colours of the charts
+    #[arg(long, value_enum, default_value_t)]
+    pub theme: Theme,
+    /// Size of the charts in pixels
+    #[arg(long, value_name = "WxH", default_value_t)]
+    pub size: Size,
+}
+
+impl ChartArgs {
+    /// How charts are to be drawn; `None` when none are wanted.
+    pub fn options(self) -> Option<Options> {
+        let Self { no_charts, theme, size } = self;
+        (!no_charts).then_some(Options { theme, size })
+    }
+
+    /// The same as words of a command line; what is the default goes without saying.
+    pub fn words(self) -> Vec<String> {
+        let default = Options::default();
+        let mut words = Vec::new();
+        if self.no_charts {
+            words.push("--no-charts".to_owned());
+        }
+        if let Some(theme) = self.theme.to_possible_value()
+            && self.theme != default.theme
+        {
+            words.extend(["--theme".to_owned(), theme.get_name().to_owned()]);
+        }
+        if self.size != default.size {
+            words.extend(["--size".to_owned(), self.size.to_string()]);
+        }
+        words
+    }
 }
 
 /// Options of `list`.
@@ -107,6 +151,9 @@ pub struct ReportArgs {
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
+    /// How charts are drawn
+    #[command(flatten)]
+    pub charts: ChartArgs,
 }
 
 /// Options of `audit`.
@@ -174,7 +221,7 @@ pub struct HoldArgs {
 }
 
 /// What a client of a held port meets.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum HoldMode {
     /// A connect times out: the accept queue is full
     Full,

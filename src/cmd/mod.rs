@@ -69,6 +69,23 @@ fn here() -> &'static Path {
     Path::new("")
 }
 
+/// Whether every chart that was wanted is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Charts {
+    AsWanted,
+    Missing,
+}
+
+impl Charts {
+    /// The exit code of results with these charts: a file that could not be written is 4, and 3 is more serious.
+    const fn exit_code(self, results: u8) -> u8 {
+        match (self, results) {
+            (Self::Missing, 0 | 1) => 4,
+            (_, code) => code,
+        }
+    }
+}
+
 /// Prints a run: the results document, or the table and the verdicts.
 fn print_results(results: &Results, json: bool) -> Result<(), Error> {
     use crate::report as render;

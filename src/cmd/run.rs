@@ -49,7 +49,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 
-    let results = report::write(&folder, &manifest, &observations)?;
+    let (results, charts) = report::write(&folder, &manifest, &observations, args.charts.options())?;
     print_results(&results, args.json)?;
     if !args.json {
         super::print(&format!(
@@ -59,7 +59,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     }
     let code = interrupt
         .raised()
-        .map_or(results.exit_code(), signals::exit_code);
+        .map_or(charts.exit_code(results.exit_code()), signals::exit_code);
     Ok(ExitCode::from(code))
 }
 
@@ -83,5 +83,6 @@ fn command(args: &RunArgs, seed: u64) -> Vec<String> {
         words.extend(["--set".to_owned(), change.to_string()]);
     }
     words.extend(["--seed".to_owned(), seed.to_string()]);
+    words.extend(args.charts.words());
     words
 }

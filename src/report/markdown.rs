@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::charts::Chart;
 use super::table;
 use crate::manifest::Manifest;
+use crate::observation::Observation;
 use crate::result::Results;
 
-pub(super) fn readme(manifest: &Manifest, results: &Results) -> String {
+pub(super) fn readme(manifest: &Manifest, observations: &[Observation], results: &Results, charts: &[Chart]) -> String {
     let mut text = String::new();
     let unknown = || "unknown".to_owned();
     let host = &results.host;

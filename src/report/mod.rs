@@ -2,10 +2,13 @@
 
 mod attempts;
 mod audit;
+pub mod charts;
 mod markdown;
 mod prometheus;
 mod samples;
 mod table;
+
+use charts::Chart;
 
 use crate::manifest::Manifest;
 use crate::observation::Observation;
@@ -24,11 +27,13 @@ pub fn files(manifest: &Manifest, observations: &[Observation], results: &Result
         ("results.json".into(), json(results).into_bytes()),
         ("data/attempts.csv".into(), attempts::csv(observations)),
         ("data/samples.csv".into(), samples::csv(observations)),
-        (
-            "README.md".into(),
-            markdown::readme(manifest, results).into_bytes(),
-        ),
+        readme(manifest, observations, results, &[]),
     ]
+}
+
+/// The run's README, with these charts.
+pub fn readme(manifest: &Manifest, observations: &[Observation], results: &Results, charts: &[Chart]) -> File {
+    ("README.md".into(), markdown::readme(manifest, observations, results, charts).into_bytes())
 }
 
 /// The results document.

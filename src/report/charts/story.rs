@@ -1,0 +1,249 @@
+//! What the charts of a run tell: its arms with short labels, their outcomes and figures, and the matrix that
+//! they span. Prepared once; nothing of it is drawn yet.
+
+use std::collections::BTreeMap;
+
+use super::matrix::Matrix;
+use super::scale;
+use crate::arm::SpeaksFirst;
+use crate::observation::{Measured, Observation};
+use crate::result::{ArmResult, Outcome, Results, Status};
+
+/// More arms than this are too many for one picture; the table has them all.
+pub(super) const MOST_ARMS: usize = 20;
+
+/// A run's story.
+pub(super) struct Story<'a> {
+    /// Where and when it was measured, in one line.
+    pub(super) setting: String,
+    /// What the names of all arms begin with, cut from the labels.
+    pub(super) family: Option<String>,
+    pub(super) arms: Vec<ArmStory<'a>>,
+    /// Arms that are not shown.
+    pub(super) hidden: usize,
+    /// The matrix, when the arms are one.
+    pub(super) matrix: Option<Matrix>,
+    /// Trials of each arm.
+    pub(super) trials: usize,
+}
+
+/// One arm.
+pub(super) struct ArmStory<'a> {
+    pub(super) label: String,
+    /// A second line for the label; absent where all arms have the same title.
+    pub(super) title: Option<&'a str>,
+    pub(super) result: &'a ArmResult,
+    /// The readings of the valid trials.
+    pub(super) measured: Vec<&'a Measured>,
+    /// Absent when no trial is valid.
+    pub(super) outcomes: Option<Outcomes>,
+}
+
+/// What became of an arm's attempts, as the mean of its valid trials.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outcomes {
+    pub(super) attempts: f64,
+    /// Every class that occurred, the good one first.
+    pub(super) parts: Vec<(Outcome, f64)>,
+}
+
+impl Outcomes {
+    fn of(arm: &ArmResult) -> Option<Self> {
+        let valid = || arm.trials.iter().filter(|trial| trial.status == Status::Ok);
+        let mean = |values: Vec<u32>| {
+            let n = f64::from(u32::try_from(values.len()).ok()?);
+            (n > 0.0).then(|| values.into_iter().map(f64::from).sum::<f64>() / n)
+        };
+        let attempts = mean(valid().filter_map(|trial| trial.attempts).collect())?;
+        let part = |class| {
+            let n = mean(valid().filter_map(|trial| trial.count(class)).collect())?;
+            (n > 0.0).then_some((class, n))
+        };
+        Some(Self { attempts, parts: Outcome::ALL.into_iter().filter_map(part).collect() })
+    }
+
+    pub(super) fn count(&self, class: Outcome) -> f64 {
+        self.parts.iter().find(|(one, _)| *one == class).map_or(0.0, |(_, n)| *n)
+    }
+
+    /// The share of a count, from 0 to 1; 0 when nothing was attempted.
+    pub(super) fn share(&self, n: f64) -> f64 {
+        if self.attempts > 0.0 { n / self.attempts } else { 0.0 }
+    }
+
+    pub(super) fn ok_share(&self) -> f64 {
+        self.share(self.count(Outcome::Ok))
+    }
+}
+
+impl<'a> Story<'a> {
+    pub(super) fn of(results: &'a Results, observations: &'a [Observation]) -> Self {
+        let shown = &results.arms[..results.arms.len().min(MOST_ARMS)];
+        let names: Vec<&str> = shown.iter().map(|arm| arm.name.as_str()).collect();
+        let matrix = Matrix::of(&names);
+        let (family, labels) = labels(&names, matrix.as_ref());
+        let same_title = shown.len() > 1 && shown.iter().all(|arm| arm.title == shown[0].title);
+        let arms = shown
+            .iter()
+            .zip(labels)
+            .map(|(result, label)| ArmStory {
+                label,
+                title: (!same_title).then_some(result.title.as_str()),
+                result,
+                measured: measured(result, observations),
+                outcomes: Outcomes::of(result),
+            })
+            .collect();
+        let valid = |arm: &ArmResult| arm.trials.iter().filter(|one| one.status == Status::Ok).count();
+        Self {
+            setting: setting(results),
+            family,
+            arms,
+            hidden: results.arms.len() - shown.len(),
+            matrix,
+            trials: shown.iter().map(valid).max().unwrap_or(0),
+        }
+    }
+
+    /// `text`, and what else the reader of a picture must know of its arms.
+    pub(super) fn subtitle(&self, text: &str) -> String {
+        let mut parts = Vec::new();
+        parts.extend(self.family.clone());
+        parts.push(text.to_owned());
+        if self.hidden > 0 {
+            parts.push(format!("{} more arms are in the table", self.hidden));
+        }
+        parts.join(" \u{b7} ")
+    }
+
+    /// The same, for a picture of means over trials.
+    pub(super) fn subtitle_of_means(&self, text: &str) -> String {
+        match self.trials {
+            0 | 1 => self.subtitle(text),
+            n => self.subtitle(&format!("{text} \u{b7} mean of {n} trials")),
+        }
+    }
+}
+
+impl ArmStory<'_> {
+    /// A figure's mean over the valid trials; `None` when it is unknown in any of them.
+    pub(super) fn figure(&self, name: &str) -> Option<f64> {
+        let summary = self.result.summary.get(name)?;
+        (summary.n == self.measured.len()).then_some(summary.mean)
+    }
+
+    /// A counter's mean growth in the server's namespace; `None` when it is unknown in any valid trial.
+    pub(super) fn counter(&self, name: &str) -> Option<f64> {
+        let valid = self.result.trials.iter().filter(|trial| trial.status == Status::Ok);
+        let values: Option<Vec<i64>> =
+            valid.map(|trial| trial.counters.server.get(name).copied().flatten()).collect();
+        let values = values.filter(|values| !values.is_empty())?;
+        #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+        let mean = values.iter().sum::<i64>() as f64 / values.len() as f64;
+        Some(mean)
+    }
+
+    pub(super) fn overflows(&self) -> Option<f64> {
+        self.counter("TcpExt.ListenOverflows")
+    }
+
+    /// The word for a client that is well.
+    pub(super) fn well(&self) -> &'static str {
+        if self.result.settings.protocol.speaks_first == SpeaksFirst::Nobody { "connected" } else { "answered" }
+    }
+
+    /// `30 of 200 answered`, or why there is nothing to say.
+    pub(super) fn answered(&self) -> String {
+        match &self.outcomes {
+            Some(outcomes) => format!(
+                "{} of {} {}",
+                scale::count(outcomes.count(Outcome::Ok)),
+                scale::count(outcomes.attempts),
+                self.well()
+            ),
+            None => self.problem(),
+        }
+    }
+
+    /// `362 overflows`.
+    pub(super) fn overflowed(&self) -> String {
+        match self.overflows() {
+            Some(0.0) => "no overflow".into(),
+            Some(1.0) => "1 overflow".into(),
+            Some(n) => format!("{} overflows", scale::count(n)),
+            None => "overflows unknown".into(),
+        }
+    }
+
+    /// Why no trial is valid, in a word.
+    pub(super) fn problem(&self) -> String {
+        let status = self.result.trials.first().map(|trial| format!("{:?}", trial.status).to_lowercase());
+        status.unwrap_or_else(|| "not run".into())
+    }
+}
+
+/// The readings of an arm's valid trials.
+fn measured<'a>(arm: &ArmResult, observations: &'a [Observation]) -> Vec<&'a Measured> {
+    let valid = |index| arm.trials.iter().any(|trial| trial.index == index && trial.status == Status::Ok);
+    let of_arm = observations.iter().filter(|one| one.arm == arm.name && valid(one.index));
+    of_arm.filter_map(|one| one.measured.as_ref()).collect()
+}
+
+fn setting(results: &Results) -> String {
+    let mut parts = vec!["backlog-lab".to_owned()];
+    parts.extend(results.host.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+    parts.extend(results.host.cpus.map(|cpus| format!("{cpus} processors")));
+    parts.push(format!("run {}", results.run_id));
+    if !results.complete {
+        parts.push("partial run".into());
+    }
+    parts.join(" \u{b7} ")
+}
+
+/// Labels that tell the arms apart, and what was cut from all of them.
+fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
+    if let Some(matrix) = matrix {
+        return (Some(matrix.base.clone()), (0..names.len()).map(|n| matrix.label(n)).collect());
+    }
+    let folder = |name: &str| name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let first = names.first().and_then(|name| folder(name));
+    let shared = names.len() > 1 && names.iter().all(|name| folder(name) == first);
+    let common = first.filter(|_| shared);
+    let cut = common.as_ref().map_or(0, |common| common.len() + 1);
+    (common, names.iter().map(|name| name[cut..].to_owned()).collect())
+}
+
+/// Counters that tell of a full queue, the telling ones first.
+const TELLING: [&str; 14] = [
+    "TcpExt.ListenOverflows",
+    "TcpExt.ListenDrops",
+    "TcpExt.TCPSynRetrans",
+    "TcpExt.TCPReqQFullDoCookies",
+    "TcpExt.TCPReqQFullDrop",
+    "TcpExt.SyncookiesSent",
+    "TcpExt.SyncookiesFailed",
+    "TcpExt.TCPDeferAcceptDrop",
+    "TcpExt.TCPMigrateReqSuccess",
+    "TcpExt.EmbryonicRsts",
+    "Tcp.OutRsts",
+    "Tcp.PassiveOpens",
+    "TcpExt.TCPTimeouts",
+    "Tcp.RetransSegs",
+];
+
+/// How many counters a picture shows.
+const MOST_COUNTERS: usize = 7;
+
+impl Story<'_> {
+    /// The counters to show with their growth in each arm, `None` where it is unknown: overflows and drops
+    /// always, of the others those that moved.
+    pub(super) fn counters(&self) -> BTreeMap<usize, (&'static str, Vec<Option<f64>>)> {
+        let all = TELLING.iter().enumerate().map(|(n, name)| {
+            let growth: Vec<Option<f64>> = self.arms.iter().map(|arm| arm.counter(name)).collect();
+            (n, (*name, growth))
+        });
+        all.filter(|(n, (_, growth))| *n < 2 || growth.iter().flatten().any(|one| *one != 0.0))
+            .take(MOST_COUNTERS)
+            .collect()
+    }
+}

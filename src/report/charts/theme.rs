@@ -1,0 +1,124 @@
+//! Colours. Every outcome has one of its own, the same in every chart and in both themes.
+
+use clap::ValueEnum;
+
+use crate::result::Outcome;
+
+/// A colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rgb(pub u8, pub u8, pub u8);
+
+impl Rgb {
+    /// This colour with `share` of another in it; opaque, so that a picture needs few colours.
+    pub(super) fn mixed(self, other: Self, share: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
+        let mix = |a: u8, b: u8| (f64::from(a) * (1.0 - share) + f64::from(b) * share).round() as u8;
+        Self(mix(self.0, other.0), mix(self.1, other.1), mix(self.2, other.2))
+    }
+
+    /// The lightness that the eye sees, from 0 to 1 (the luminance of WCAG 2).
+    pub(super) fn luminance(self) -> f64 {
+        let linear = |byte: u8| {
+            let c = f64::from(byte) / 255.0;
+            if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2)
+    }
+
+    /// Black or white, whichever is easier to read on this colour.
+    pub(super) fn text_on(self) -> Self {
+        if self.luminance() > 0.25 { Self(0x11, 0x15, 0x1a) } else { Self(0xff, 0xff, 0xff) }
+    }
+}
+
+/// Light or dark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Theme {
+    /// Dark ink on white.
+    #[default]
+    Light,
+    /// Light ink on a dark ground.
+    Dark,
+}
+
+/// What is neither an outcome nor a number: ground, ink, and the queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Palette {
+    pub(super) paper: Rgb,
+    pub(super) ink: Rgb,
+    pub(super) muted: Rgb,
+    pub(super) grid: Rgb,
+    pub(super) queue: Rgb,
+    pub(super) queue_fill: Rgb,
+}
+
+impl Theme {
+    pub(super) const fn palette(self) -> Palette {
+        match self {
+            Self::Light => Palette {
+                paper: Rgb(0xff, 0xff, 0xff),
+                ink: Rgb(0x16, 0x1b, 0x22),
+                muted: Rgb(0x57, 0x60, 0x6c),
+                grid: Rgb(0xe3, 0xe7, 0xec),
+                queue: Rgb(0x47, 0x55, 0x69),
+                queue_fill: Rgb(0xcd, 0xd5, 0xe0),
+            },
+            Self::Dark => Palette {
+                paper: Rgb(0x12, 0x17, 0x1e),
+                ink: Rgb(0xee, 0xf1, 0xf5),
+                muted: Rgb(0xa3, 0xae, 0xbc),
+                grid: Rgb(0x2a, 0x32, 0x3d),
+                queue: Rgb(0xb4, 0xc0, 0xd0),
+                queue_fill: Rgb(0x3d, 0x49, 0x5a),
+            },
+        }
+    }
+
+    /// An outcome's colour: the palette of Okabe and Ito (2008) for colour-blind readers and a grey; the
+    /// palette's black is the theme's ink.
+    pub(super) const fn outcome(self, outcome: Outcome) -> Rgb {
+        match outcome {
+            Outcome::Ok => Rgb(0x00, 0x72, 0xb2),
+            Outcome::ConnectTimeout => Rgb(0xd5, 0x5e, 0x00),
+            Outcome::ReadTimeout => Rgb(0xe6, 0x9f, 0x00),
+            Outcome::Refused => Rgb(0xcc, 0x79, 0xa7),
+            Outcome::Reset => Rgb(0xf0, 0xe4, 0x42),
+            Outcome::ClosedEarly => Rgb(0x56, 0xb4, 0xe9),
+            Outcome::WrongData => Rgb(0x00, 0x9e, 0x73),
+            Outcome::LocalLimit => Rgb(0x8c, 0x8c, 0x8c),
+            Outcome::Other => self.palette().ink,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_outcomes_share_a_colour() {
+        for theme in [Theme::Light, Theme::Dark] {
+            let mut colours: Vec<Rgb> = Outcome::ALL.map(|one| theme.outcome(one)).to_vec();
+            colours.push(theme.palette().paper);
+            let n = colours.len();
+            colours.sort_unstable();
+            colours.dedup();
+            assert_eq!(colours.len(), n, "{theme:?}");
+        }
+    }
+
+    #[test]
+    fn text_stands_out_from_what_it_is_written_on() {
+        let contrast = |a: Rgb, b: Rgb| {
+            let (a, b) = (a.luminance() + 0.05, b.luminance() + 0.05);
+            a.max(b) / a.min(b)
+        };
+        for theme in [Theme::Light, Theme::Dark] {
+            let Palette { paper, ink, muted, .. } = theme.palette();
+            assert!(contrast(paper, ink) > 12.0 && contrast(paper, muted) > 4.5, "{theme:?}");
+            for colour in Outcome::ALL.map(|one| theme.outcome(one)) {
+                assert!(contrast(colour, colour.text_on()) > 4.0, "{theme:?} {colour:?}");
+            }
+        }
+    }
+}
