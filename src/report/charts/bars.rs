@@ -1,10 +1,10 @@
 //! The stacked bar of outcomes, and chart (a): outcomes per arm.
 
-use super::frame::{self, BODY, SMALL};
+use super::frame::{self, BODY, SMALL, Swatch};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
 use super::story::{Outcomes, Story};
-use super::theme::{Rgb, Theme};
+use super::theme::Theme;
 use super::{ChartId, Figure, findings};
 use crate::result::Outcome;
 
@@ -33,12 +33,12 @@ pub(super) fn stacked(scene: &mut Scene, area: Area, outcomes: &Outcomes, size: 
 }
 
 /// The outcomes that occur, for a legend.
-pub(super) fn outcome_legend(story: &Story<'_>, theme: Theme) -> Vec<(Rgb, String)> {
+pub(super) fn outcome_legend(story: &Story<'_>, theme: Theme) -> Vec<(Swatch, String)> {
     let occurs = |class: &Outcome| {
         story.arms.iter().filter_map(|arm| arm.outcomes.as_ref()).any(|one| one.count(*class) > 0.0)
     };
     let classes = Outcome::ALL.into_iter().filter(|class| *class == Outcome::Ok || occurs(class));
-    classes.map(|class| (theme.outcome(class), class.to_string())).collect()
+    classes.map(|class| (Swatch::Filled(theme.outcome(class)), class.to_string())).collect()
 }
 
 /// `2 reset, 1 other`.
@@ -56,7 +56,7 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let palette = scene.palette();
     let content = frame::legend(&mut scene, content, &outcome_legend(story, theme));
     let body = Area { bottom: content.bottom - 50.0, ..content };
-    let rows = frame::rows(body, story.arms.len(), 116.0);
+    let rows = frame::rows(body, story.arms.len(), 176.0);
     let height = rows.first().map_or(0.0, |row| row.height());
     let label_width = frame::label_width(&story.arms, body, height);
     let (left, right) = (body.left + label_width + 28.0, body.right - TOLD);
@@ -71,7 +71,7 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     scene.text(axis);
     for (arm, row) in story.arms.iter().zip(&rows) {
         frame::row_label(&mut scene, arm, *row, label_width);
-        let half = (row.height() * 0.3).min(28.0);
+        let half = (row.height() * 0.3).min(40.0);
         let bar = Area::new(left, row.middle() - half, right, row.middle() + half);
         let told = right + 18.0;
         let Some(outcomes) = &arm.outcomes else {
@@ -79,7 +79,7 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             scene.text(text.centred());
             continue;
         };
-        let untold = stacked(&mut scene, bar, outcomes, BODY.min(half * 1.6));
+        let untold = stacked(&mut scene, bar, outcomes, (half * 0.75).clamp(BODY.min(half * 1.6), 28.0));
         let ok = format!("{} of {} {}", scale::count(outcomes.count(Outcome::Ok)), scale::count(outcomes.attempts), arm.well());
         let room = body.right - told;
         let few: Vec<_> = untold.into_iter().filter(|(class, _)| *class != Outcome::Ok).collect();

@@ -1,6 +1,6 @@
 //! `comparison`: one figure that tells the story of all arms.
 
-use super::frame::{self, BODY, SMALL};
+use super::frame::{self, BODY, SMALL, Swatch};
 use super::scene::{Area, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::Theme;
@@ -14,7 +14,8 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
-    entries.push((palette.queue_fill, "accept queue over time, dashed: its capacity".into()));
+    entries.push((Swatch::Filled(palette.queue_fill), "accept queue over time".into()));
+    entries.push((Swatch::Dashed(palette.muted), "its capacity".into()));
     let content = frame::legend(&mut scene, content, &entries);
     match square(story) {
         Some(cells) => grid(&mut scene, story, &cells, content),
@@ -28,9 +29,9 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     Figure { id: ChartId::Comparison, title, alt, scene }
 }
 
-/// `slowest answer 1.9 s`.
+/// `slowest 1.9 s`.
 fn slowest(arm: &ArmStory<'_>) -> Option<String> {
-    Some(format!("slowest answer {}", scale::time(arm.figure("answered-max-ms")?)))
+    Some(format!("slowest {}", scale::time(arm.figure("answered-max-ms")?)))
 }
 
 /// The cells of a matrix that is small enough for a cell to hold everything.
@@ -157,9 +158,10 @@ fn grid_cell(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, horizon_us: u64)
     let palette = scene.palette();
     scene.horizontal(area.top, area.left, area.right, 1.0, palette.grid);
     let head = Text::new(arm.answered(), area.left, area.top + 38.0, 28.0, palette.ink).bold();
-    let told: Vec<String> = [Some(arm.overflowed()), slowest(arm)].into_iter().flatten().collect();
-    let told = Text::new(told.join(", "), area.right, area.top + 38.0, SMALL, palette.muted).end();
-    let told = told.within((area.width() - head.width() - 16.0).max(0.0));
+    let told = |text: String| Text::new(text, area.right, area.top + 38.0, SMALL, palette.muted).end();
+    let room = (area.width() - head.width() - 16.0).max(0.0);
+    let all = slowest(arm).map(|slowest| told(format!("{}, {slowest}", arm.overflowed())));
+    let told = all.filter(|text| text.width() <= room).unwrap_or_else(|| told(arm.overflowed()).within(room));
     scene.text(head.within(area.width() - told.width() - 16.0));
     scene.text(told);
     let bar = Area::new(area.left, area.top + 56.0, area.right, area.top + 96.0);

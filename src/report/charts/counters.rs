@@ -18,7 +18,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let body = Area { top: content.top + HEAD, ..content };
-    let rows = frame::rows(body, story.arms.len(), 116.0);
+    let rows = frame::rows(body, story.arms.len(), 176.0);
     let height = rows.first().map_or(0.0, |row| row.height());
     let label_width = frame::label_width(&story.arms, body, height);
     let counters: Vec<_> = story.counters().into_values().collect();
@@ -40,7 +40,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         for ((growth, number), row) in growth.iter().zip(&numbers).zip(&rows) {
             let known = growth.filter(|_| most > 0.0).unwrap_or(0.0);
             let length = (column.width() - number_room).max(0.0) * known.max(0.0) / most.max(1.0);
-            let half = (row.height() * 0.26).min(20.0);
+            let half = (row.height() * 0.26).min(30.0);
             scene.fill(Area::new(x, row.middle() - half, x + length, row.middle() + half), palette.queue);
             let colour = if known > 0.0 { palette.ink } else { palette.muted };
             let gap = if length > 0.0 { 8.0 } else { 0.0 };

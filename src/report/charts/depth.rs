@@ -1,7 +1,7 @@
 //! Chart (b): accept-queue depth over time against its capacity, a panel for each arm.
 
 use super::depth_data::Depth;
-use super::frame::{self, BODY, SMALL};
+use super::frame::{self, BODY, SMALL, Swatch};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
 use super::story::{ArmStory, Story};
@@ -57,7 +57,7 @@ impl Plot {
         let palette = scene.palette();
         for &(from_us, to_us) in &depth.gaps {
             let (left, right) = (self.x(from_us), self.x(to_us));
-            scene.fill(Area { left, right, ..self.area }, palette.grid);
+            scene.hatch(Area { left, right, ..self.area }, palette.muted.mixed(palette.paper, 0.5));
         }
         let pieces = || depth.lines.iter().flat_map(|line| &line.pieces);
         for piece in pieces() {
@@ -95,10 +95,10 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         &mut scene,
         content,
         &[
-            (palette.queue_fill, "connections in the accept queue (Recv-Q)".into()),
-            (palette.muted, "capacity (Send-Q + 1), dashed".into()),
-            (palette.ink, "packets dropped by the listener".into()),
-            (palette.grid, "no look".into()),
+            (Swatch::Filled(palette.queue_fill), "connections in the accept queue (Recv-Q)".into()),
+            (Swatch::Dashed(palette.muted), "its capacity (Send-Q + 1)".into()),
+            (Swatch::Tick(palette.ink), "packets dropped by the listener".into()),
+            (Swatch::Hatched(palette.muted), "no look".into()),
         ],
     );
     let horizon_us = horizon_us(story);
@@ -122,10 +122,11 @@ fn draw_panel(scene: &mut Scene, arm: &ArmStory<'_>, panel: frame::Panel, horizo
     };
     let name = &arm.result.name;
     let Some((depth, ended_us)) = of_arm(arm, horizon_us, plot_area.width()) else {
-        let why = if arm.measured.is_empty() { arm.problem() } else { "nothing listened".into() };
-        head(scene, arm, whole, &why);
+        let why = if arm.measured.is_empty() { arm.problem() } else { "nothing listened".to_owned() };
         axis(scene, panel, plot_area, horizon_us);
-        return format!("{name}: {why}");
+        let told = format!("{name}: {why}");
+        head(scene, arm, whole, &[why]);
+        return told;
     };
     let summary = summary(&depth);
     head(scene, arm, whole, &summary);
@@ -148,11 +149,11 @@ fn draw_panel(scene: &mut Scene, arm: &ArmStory<'_>, panel: frame::Panel, horizo
         scene.text_if_free(text.centred(), plot_area);
     }
     axis(scene, panel, plot_area, horizon_us);
-    format!("{name}: {summary}")
+    format!("{name}: {}", summary.join(", "))
 }
 
-/// `deepest 2 of 2, full in 97 % of the looks, 344 drops`.
-fn summary(depth: &Depth) -> String {
+/// `deepest 2 of 2`, `full in 97 % of the looks`, `344 drops`.
+fn summary(depth: &Depth) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
     let many = |n: u64| scale::count(n as f64);
     let sockets = match depth.lines.len() {
@@ -160,28 +161,29 @@ fn summary(depth: &Depth) -> String {
         n => format!("{n} sockets, "),
     };
     let full = match depth.full_share {
-        Some(share) if share > 0.0 => format!(", full in {} of the looks", scale::percent(share)),
-        Some(_) => ", never seen full".into(),
-        None => ", no look".into(),
+        Some(share) if share > 0.0 => format!("full in {} of the looks", scale::percent(share)),
+        Some(_) => "never seen full".into(),
+        None => "no look".into(),
     };
     let drops = match (depth.dropped(), depth.unseen()) {
-        (None, _) => ", drops unknown".into(),
-        (Some(0), _) => ", no drops".into(),
-        (Some(n), None) => format!(", {} drops", many(n)),
-        (Some(n), Some(_)) => format!(", but {} drops: bursts shorter than the sampling interval", many(n)),
+        (None, _) => "drops unknown".into(),
+        (Some(0), _) => "no drops".into(),
+        (Some(n), None) => format!("{} drops", many(n)),
+        (Some(n), Some(_)) => format!("but {} drops: bursts shorter than the sampling interval", many(n)),
     };
-    format!("{sockets}deepest {} of {}{full}{drops}", depth.deepest, depth.capacity)
+    vec![format!("{sockets}deepest {} of {}", depth.deepest, depth.capacity), full, drops]
 }
 
-/// The arm's label, and what the panel shows in the room beside it.
-pub(super) fn head(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, summary: &str) {
+/// The arm's label, and beside it as much of what the panel shows as has room.
+pub(super) fn head(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, summary: &[String]) {
     const BETWEEN: f64 = 18.0;
     let palette = scene.palette();
     let y = area.top + 20.0;
-    let told = Text::new(summary, area.right, y, SMALL, palette.muted).end();
     let name = Text::new(&arm.label, area.left, y, BODY, palette.ink).bold();
     let least = name.width().min(area.width() * 0.6);
-    let told = told.within(area.width() - least - BETWEEN);
+    let told = |n: usize| Text::new(summary[..n].join(", "), area.right, y, SMALL, palette.muted).end();
+    let fits = |n: &usize| told(*n).width() <= area.width() - least - BETWEEN;
+    let told = told((0..=summary.len()).rev().find(fits).unwrap_or(0));
     let name = name.within(area.width() - told.width() - BETWEEN);
     let used = name.width();
     scene.text(name);

@@ -1,12 +1,12 @@
 //! Accept-queue depth over time, prepared for a given number of pixel columns.
 //!
-//! A look holds until the next one, but not for longer than a few periods: where looks are missing the line
+//! A look holds until the next one, but not for longer than ten periods: where more looks are missing the line
 //! ends, and begins again at the next look. What was not seen is neither a line nor a zero.
 
 use crate::observation::{Listener, Measured, Samples};
 
 /// Looks further apart than so many periods have a gap between them.
-const GAP_PERIODS: u64 = 3;
+const GAP_PERIODS: u64 = 10;
 
 /// Drops closer together than this are one burst.
 const BURST_US: u64 = 150_000;

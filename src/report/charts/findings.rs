@@ -198,7 +198,7 @@ pub(super) fn latency(story: &Story<'_>, latencies: &[Latency]) -> String {
             most.0.well()
         );
         if let Some(us) = slowest_us(most) {
-            text += &format!("; the others waited up to {}", in_words(us));
+            text += &format!("; those that were waited up to {}", in_words(us));
         }
         return text;
     }

@@ -21,7 +21,7 @@ pub(super) fn frame(story: &Story<'_>, title: &str, subtitle: &str, size: Size, 
     let canvas = scene.canvas();
     let content = Area::new(MARGIN, BAND, canvas.right - MARGIN, canvas.bottom - 66.0);
     let room = content.width();
-    let one_line = [38.0, 35.0, 32.0].into_iter().find(|size| font::width(title, *size, true) <= room);
+    let one_line = [38.0, 35.0, 32.0, 30.0].into_iter().find(|size| font::width(title, *size, true) <= room);
     if let Some(size) = one_line {
         scene.text(Text::new(title, MARGIN, 74.0, size, palette.ink).bold());
     } else {
@@ -30,28 +30,49 @@ pub(super) fn frame(story: &Story<'_>, title: &str, subtitle: &str, size: Size, 
             let rest = lines.split_off(1).join(" ");
             lines.push(font::fitted(&rest, 30.0, true, room));
         }
-        for (line, y) in lines.into_iter().zip([54.0, 92.0]) {
+        for (line, y) in lines.into_iter().zip([50.0, 87.0]) {
             scene.text(Text::new(line, MARGIN, y, 30.0, palette.ink).bold().within(room));
         }
     }
-    scene.text(Text::new(subtitle, MARGIN, 126.0, 22.0, palette.muted).within(room));
+    scene.text(Text::new(subtitle, MARGIN, 122.0, 22.0, palette.muted).within(room));
     scene.text(Text::new(&story.setting, MARGIN, canvas.bottom - 26.0, 17.0, palette.muted).within(room));
     (scene, content)
 }
 
+/// How a thing looks in the legend.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Swatch {
+    Filled(Rgb),
+    Dashed(Rgb),
+    Hatched(Rgb),
+    Tick(Rgb),
+}
+
 /// A legend from the upper left corner of `area` on; returns the area below it.
-pub(super) fn legend(scene: &mut Scene, area: Area, entries: &[(Rgb, String)]) -> Area {
+pub(super) fn legend(scene: &mut Scene, area: Area, entries: &[(Swatch, String)]) -> Area {
     const SWATCH: f64 = 18.0;
     const LINE: f64 = 32.0;
     let ink = scene.palette().ink;
     let (mut x, mut y) = (area.left, area.top);
-    for (colour, words) in entries {
+    for (swatch, words) in entries {
         let text = Text::new(words, 0.0, 0.0, SMALL, ink);
         let width = SWATCH + 9.0 + text.width();
         if x > area.left && x + width > area.right {
             (x, y) = (area.left, y + LINE);
         }
-        scene.fill(Area::new(x, y, x + SWATCH, y + SWATCH), *colour);
+        let sample = Area::new(x, y, x + SWATCH, y + SWATCH);
+        match *swatch {
+            Swatch::Filled(colour) => scene.fill(sample, colour),
+            Swatch::Dashed(colour) => {
+                let y = sample.middle();
+                scene.dashes((x, y), (x + SWATCH, y), 3.0, colour);
+            }
+            Swatch::Hatched(colour) => scene.hatch(sample, colour),
+            Swatch::Tick(colour) => {
+                let middle = f64::midpoint(sample.left, sample.right);
+                scene.fill(Area { left: middle - 1.5, right: middle + 1.5, ..sample }, colour);
+            }
+        }
         let place = Text { x: x + SWATCH + 9.0, y: y + SWATCH / 2.0, ..text };
         scene.text(place.centred());
         x += width + 30.0;

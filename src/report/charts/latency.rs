@@ -1,7 +1,7 @@
 //! Chart (c): what had become of the clients by which time after their start, a panel for each arm.
 
-use super::frame::{self, SMALL};
-use super::latency_data::{Cluster, Latency};
+use super::frame::{self, SMALL, Swatch};
+use super::latency_data::{CLUSTER_US, Cluster, Latency};
 use super::scale;
 use super::scene::{Area, Mark, Scene, Size, Text};
 use super::story::{ArmStory, Story};
@@ -17,8 +17,8 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let (mut scene, content) = frame::frame(story, &title, &story.subtitle(text), size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
-    entries.insert(1, (waiting(&scene), "connected, waiting for the answer".into()));
-    entries.push((palette.muted, "SYN retry of the client's kernel, dashed".into()));
+    entries.insert(1, (Swatch::Filled(waiting(&scene)), "connected, waiting for the answer".into()));
+    entries.push((Swatch::Dashed(palette.muted), "the client's kernel repeats its SYN".into()));
     let content = frame::legend(&mut scene, content, &entries);
     let horizon_us = latencies.iter().map(Latency::last_us).max().unwrap_or(0).max(1);
     // What ends at the end of the axis is still seen.
@@ -34,7 +34,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         if panel.lowest {
             depth::time_axis(&mut scene, plot, horizon_us, panel.first, "time since each client's start");
         }
-        told.push(format!("{}: {summary}", arm.result.name));
+        told.push(format!("{}: {}", arm.result.name, summary.join(", ")));
     }
     let alt = format!("Share of clients answered, waiting and given up by time. {}", told.join("; "));
     Figure { id: ChartId::Latency, title, alt, scene }
@@ -53,10 +53,10 @@ fn ms(us: u64) -> f64 {
     number(us) / 1_000.0
 }
 
-/// `29 answered within 1.9 s, 171 gave up`.
-fn summary(arm: &ArmStory<'_>, latency: &Latency) -> String {
+/// `29 answered within 1.9 s`, `171 connect timeout`.
+fn summary(arm: &ArmStory<'_>, latency: &Latency) -> Vec<String> {
     if arm.measured.is_empty() {
-        return arm.problem();
+        return vec![arm.problem()];
     }
     let mut parts = Vec::new();
     if let Some(&slowest) = latency.well_us.last() {
@@ -66,7 +66,7 @@ fn summary(arm: &ArmStory<'_>, latency: &Latency) -> String {
     parts.extend(latency.lost_us.iter().map(|(class, times)| {
         format!("{} {class}", scale::count(number(times.len() as u64)))
     }));
-    parts.join(", ")
+    parts
 }
 
 fn draw(scene: &mut Scene, latency: &Latency, plot: Area, horizon_us: u64) {
@@ -161,8 +161,10 @@ fn ends(scene: &mut Scene, latency: &Latency, plot: Area) {
 fn cluster_words(cluster: Cluster) -> String {
     let n = scale::count(number(cluster.n as u64));
     let (from, to) = (scale::time(ms(cluster.from_us)), scale::time(ms(cluster.to_us)));
-    if cluster.from_us < 250_000 || from == to {
+    if cluster.from_us < CLUSTER_US {
         format!("{n} within {to}")
+    } else if from == to {
+        format!("{n} at {to}")
     } else {
         format!("{n} at {from} to {to}")
     }

@@ -7,7 +7,7 @@ use crate::observation::{Attempt, Measured};
 use crate::result::{Outcome, SynSchedule, outcome};
 
 /// Answers further apart than this belong to different clusters: the shortest SYN retry is a second.
-const CLUSTER_US: u64 = 250_000;
+pub(super) const CLUSTER_US: u64 = 250_000;
 
 /// Times since each attempt's start, sorted, in microseconds.
 #[derive(Debug, Clone, PartialEq, Default)]

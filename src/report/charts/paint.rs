@@ -96,9 +96,6 @@ impl<B: DrawingBackend> Painter<B> {
         if to.0 <= from.0 || to.1 <= from.1 {
             return Ok(());
         }
-        // The bitmap fills the lower right corner too, an SVG does not.
-        let last = i32::from(!self.outlines);
-        let to = (to.0 - last, to.1 - last);
         self.backend.draw_rect(from, to, &rgb(colour), true).map_err(drawing)
     }
 

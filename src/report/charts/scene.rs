@@ -224,6 +224,16 @@ impl Scene {
         }
     }
 
+    /// Thin horizontal lines: where nothing is known.
+    pub(super) fn hatch(&mut self, area: Area, colour: Rgb) {
+        const STEP: f64 = 7.0;
+        let mut y = area.bottom - STEP / 2.0;
+        while y > area.top {
+            self.horizontal(y, area.left, area.right, 1.0, colour);
+            y -= STEP;
+        }
+    }
+
     /// Places a text. The layout answers for its place.
     pub(super) fn text(&mut self, text: Text) {
         if !text.text.is_empty() {
