@@ -97,7 +97,11 @@ pub struct ChartArgs {
 impl ChartArgs {
     /// How charts are to be drawn; `None` when none are wanted.
     pub fn options(self) -> Option<Options> {
-        let Self { no_charts, theme, size } = self;
+        let Self {
+            no_charts,
+            theme,
+            size,
+        } = self;
         (!no_charts).then_some(Options { theme, size })
     }
 

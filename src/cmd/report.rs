@@ -59,7 +59,9 @@ fn draw(
             let files = [("png", &chart.png), ("svg", &chart.svg)];
             files
                 .into_iter()
-                .try_for_each(|(extension, bytes)| folder.write(&format!("charts/{name}.{extension}"), bytes))
+                .try_for_each(|(extension, bytes)| {
+                    folder.write(&format!("charts/{name}.{extension}"), bytes)
+                })
                 .map_err(|error| error.to_string())?;
             Ok(chart)
         });

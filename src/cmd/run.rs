@@ -49,7 +49,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 
-    let (results, charts) = report::write(&folder, &manifest, &observations, args.charts.options())?;
+    let (results, charts) =
+        report::write(&folder, &manifest, &observations, args.charts.options())?;
     print_results(&results, args.json)?;
     if !args.json {
         super::print(&format!(

@@ -1,61 +1,318 @@
-//! The run's README.md.
+//! The run's README.md: a report that stands by itself, with figures, and with the command that makes it again.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::charts::Chart;
 use super::table;
+use crate::arm::{Arm, SpeaksFirst};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
-use crate::result::Results;
+use crate::result::{ArmResult, Results, Status};
 
-pub(super) fn readme(manifest: &Manifest, observations: &[Observation], results: &Results, charts: &[Chart]) -> String {
+pub(super) fn readme(
+    manifest: &Manifest,
+    observations: &[Observation],
+    results: &Results,
+    charts: &[Chart],
+) -> String {
     let mut text = String::new();
+    let mut charts = charts.iter();
+    question(&mut text, results);
+    if let Some(chart) = charts.next() {
+        figure(&mut text, chart);
+    }
+    setting(&mut text, manifest, observations, results);
+    text += "## Result\n\n";
+    comparison(&mut text, results);
+    for chart in charts {
+        let _ = writeln!(text, "### {}\n", chart.title);
+        figure(&mut text, chart);
+    }
+    text += "## The arms\n\n";
+    for arm in &results.arms {
+        of_arm(&mut text, arm);
+    }
+    published(&mut text, results);
+    again(&mut text, manifest);
+    text
+}
+
+fn question(text: &mut String, results: &Results) {
+    let n = results.arms.len();
+    let names: Vec<&str> = results.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let heading = match names.as_slice() {
+        few if n <= 4 => few.join(", "),
+        many => format!("{n} arms from {} to {}", many[0], many[n - 1]),
+    };
+    let _ = writeln!(text, "# TCP listen backlog: {heading}\n");
+    text.push_str(
+        "**Question.** What becomes of clients that meet a listening TCP socket whose accept queue is full or \
+         empties slowly, and what do the kernel's counters say of it?",
+    );
+    let titles: BTreeSet<&str> = results.arms.iter().map(|arm| arm.title.as_str()).collect();
+    if titles.len() == 1 {
+        let title = titles.iter().next().copied().unwrap_or_default();
+        let _ = writeln!(text, " Here: {title}, in {n} {}.\n", plural(n, "arm"));
+    } else {
+        let _ = writeln!(text, " Here in {n} {}:\n", plural(n, "arm"));
+        for arm in &results.arms {
+            let _ = writeln!(text, "- **{}**: {}", arm.name, arm.title);
+        }
+        text.push('\n');
+    }
+}
+
+fn plural(n: usize, word: &str) -> String {
+    if n == 1 {
+        word.to_owned()
+    } else {
+        format!("{word}s")
+    }
+}
+
+/// A figure with its alternative text.
+fn figure(text: &mut String, chart: &Chart) {
+    let alt = format!("{}. {}", chart.title, chart.alt).replace(['[', ']', '\n'], " ");
+    let _ = writeln!(text, "![{alt}](charts/{}.png)\n", chart.name);
+}
+
+fn setting(
+    text: &mut String,
+    manifest: &Manifest,
+    observations: &[Observation],
+    results: &Results,
+) {
     let unknown = || "unknown".to_owned();
     let host = &results.host;
-    let _ = writeln!(text, "# Run {}\n", results.run_id);
+    let trials = manifest.plan.trials;
     let _ = writeln!(
         text,
-        "Measured on Linux {} ({}, {} processors) with backlog-lab {}, seed {}, {} trial(s) of each arm{}.\n",
+        "## Setting\n\nLinux {} ({}, {} processors), backlog-lab {}, {trials} {} of each arm in fresh network \
+         namespaces, seed {}, begun {}{}.\n",
         host.kernel.clone().unwrap_or_else(unknown),
         host.architecture.clone().unwrap_or_else(unknown),
         host.cpus.map_or_else(unknown, |cpus| cpus.to_string()),
-        results.tool.version,
+        tool(results),
+        plural(trials as usize, "trial"),
         results.seed,
-        manifest.plan.trials,
+        results.started_at.strftime("%Y-%m-%d %H:%M UTC"),
         if results.complete {
             ""
         } else {
-            "; the run is partial"
+            "; **the run is partial**"
         }
     );
     for one in &results.overrides {
         let _ = writeln!(text, "Overridden for this run: `{one}`\n");
     }
+    let rows = sysctls(observations);
+    if !rows.is_empty() {
+        text.push_str("Sysctls in force inside the namespaces, as they were read back:\n\n| sysctl | in force |\n| --- | --- |\n");
+        for (name, values) in rows {
+            let _ = writeln!(text, "| `{name}` | {} |", cell(&values));
+        }
+        text.push('\n');
+    }
+}
+
+fn tool(results: &Results) -> String {
+    match &results.tool.git {
+        Some(git) => format!("{} ({git})", results.tool.version),
+        None => results.tool.version.clone(),
+    }
+}
+
+/// Every sysctl with its value, or with its values and the arms that had them.
+fn sysctls(observations: &[Observation]) -> Vec<(String, String)> {
+    let mut by_name: BTreeMap<&str, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
+    for observation in observations {
+        let Some(measured) = &observation.measured else {
+            continue;
+        };
+        let client = measured.client.iter().flat_map(|client| &client.sysctls);
+        for (name, value) in measured.server.sysctls.iter().chain(client) {
+            let value = value
+                .clone()
+                .unwrap_or_else(|| "not shown by this kernel".into());
+            by_name
+                .entry(name)
+                .or_default()
+                .entry(value)
+                .or_default()
+                .insert(&observation.arm);
+        }
+    }
+    let values = |values: BTreeMap<String, BTreeSet<&str>>| {
+        if values.len() == 1 {
+            return values.into_keys().collect();
+        }
+        let told = values.into_iter().map(|(value, arms)| {
+            let arms: Vec<&str> = arms.into_iter().collect();
+            format!("{value} ({})", arms.join(", "))
+        });
+        told.collect::<Vec<_>>().join("; ")
+    };
+    by_name
+        .into_iter()
+        .map(|(name, by_value)| (name.to_owned(), values(by_value)))
+        .collect()
+}
+
+/// A text as a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\t'], " ")
+}
+
+fn comparison(text: &mut String, results: &Results) {
     let (heads, rows) = table::cells(results, true);
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|one| cell(one)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
     let heads: Vec<String> = heads
         .iter()
         .map(|head| head.replace("over- ", "over").replace(':', " "))
         .collect();
-    text += &line(&heads);
+    text.push_str(&line(&heads));
     let rule: Vec<String> = (0..heads.len())
         .map(|n| if n == 0 { "---" } else { "--:" }.into())
         .collect();
-    text += &line(&rule);
+    text.push_str(&line(&rule));
     for row in &rows {
-        text += &line(row);
+        text.push_str(&line(row));
+    }
+    text.push_str(
+        "\nMedians over the valid trials. answered: from a client's start to its answer, of the n answered. \
+         Recv-Q max/cap: the deepest look at the accept queue and what it holds. per loser: overflows for each \
+         client that was not well. ghosts: connected for the client, never accepted by the server. A dash is \
+         unknown or too few samples, never zero.\n\n",
+    );
+}
+
+fn of_arm(text: &mut String, arm: &ArmResult) {
+    let _ = writeln!(
+        text,
+        "### {}: {}\n\n{}\n",
+        arm.name, arm.title, arm.settings.why
+    );
+    let _ = writeln!(text, "Setting: {}.\n", settings(&arm.settings));
+    let _ = writeln!(text, "**Verdict.** {}", arm.verdict.text);
+    match arm.verdict.met {
+        Some(true) => text.push_str("\nAs the arm expects.\n"),
+        Some(false) => {
+            text.push_str("\n**Not as the arm expects:**\n\n");
+            for one in arm
+                .verdict
+                .expectations
+                .iter()
+                .filter(|one| one.met == Some(false))
+            {
+                let observed = one
+                    .observed
+                    .map_or_else(|| "unknown".into(), |value| value.to_string());
+                let _ = writeln!(
+                    text,
+                    "- `{}` = {}, observed {observed}",
+                    one.key, one.expected
+                );
+            }
+        }
+        None => {}
+    }
+    if let Some(why) = &arm.verdict.not_judged {
+        let _ = writeln!(text, "\nIts expectations were not judged: {why}.");
     }
     text.push('\n');
-    for arm in &results.arms {
-        let _ = writeln!(
-            text,
-            "## {}: {}\n\n{}\n\n{}\n",
-            arm.name, arm.title, arm.settings.why, arm.verdict.text
-        );
+    let failed = arm
+        .trials
+        .iter()
+        .filter(|trial| trial.status != Status::Ok)
+        .map(|trial| {
+            let status = format!("{:?}", trial.status).to_lowercase();
+            format!(
+                "trial {} is {status}: {}",
+                trial.index,
+                trial.reason.as_deref().unwrap_or("unknown")
+            )
+        });
+    let notes: BTreeSet<&String> = arm.trials.iter().flat_map(|trial| &trial.notes).collect();
+    let remarks: Vec<String> = failed.chain(notes.into_iter().cloned()).collect();
+    for remark in &remarks {
+        let _ = writeln!(text, "- {remark}");
     }
+    if !remarks.is_empty() {
+        text.push('\n');
+    }
+}
+
+/// An arm's main settings in a sentence.
+fn settings(arm: &Arm) -> String {
+    let (server, client) = (&arm.server, &arm.client);
+    let first = match arm.protocol.speaks_first {
+        SpeaksFirst::Server => "the server speaks first",
+        SpeaksFirst::Client => "the client speaks first",
+        SpeaksFirst::Nobody => "nobody speaks, to be connected is enough",
+    };
+    let threads = client.threads() as usize;
+    format!(
+        "`listen({})`, {} after each accept, first accept not before {}; {} {} from {threads} {}, timeout {}; {first}; link {}",
+        server.backlog,
+        server.accept_delay,
+        server.accept_from,
+        client.connections,
+        plural(client.connections as usize, "client"),
+        plural(threads, "thread"),
+        client.timeout,
+        arm.link.kind,
+    )
+}
+
+fn published(text: &mut String, results: &Results) {
+    let arms = || {
+        results
+            .arms
+            .iter()
+            .filter_map(|arm| Some((arm, arm.settings.published.as_ref()?)))
+    };
+    if arms().next().is_none() {
+        return;
+    }
+    text.push_str("## Published beside measured\n\n| arm | figure | published | measured, median (range) | source |\n| --- | --- | --: | --: | --- |\n");
+    for (arm, published) in arms() {
+        for (figure, value) in &published.figures {
+            let measured = arm.summary.get(&figure.to_string()).map_or_else(
+                || "-".to_owned(),
+                |one| format!("{} ({} to {})", one.median, one.min, one.max),
+            );
+            let _ = writeln!(
+                text,
+                "| {} | `{figure}` | {value} | {measured} | {} |",
+                cell(&arm.name),
+                cell(&published.source)
+            );
+        }
+    }
+    text.push_str(
+        "\nWhy they may differ: counts near a full queue depend on which clients find a free slot in the moments \
+         in which one is freed, and so on the number of processors, their load, and how quickly client and \
+         server are scheduled. A timeout that falls on an instant at which the kernel repeats a SYN adds or saves \
+         one overflow per client by chance. Other kernels repeat SYNs at other times (before Linux 6.5 the \
+         timeout doubled from the first retry on), and a client in another language starts its threads less \
+         evenly. What does not depend on these is the same everywhere: a queue holds the effective backlog and \
+         one more, and an overflow never refuses a connection.\n\n",
+    );
+}
+
+fn again(text: &mut String, manifest: &Manifest) {
     let command: Vec<String> = manifest.command.iter().map(|word| quoted(word)).collect();
-    let _ = writeln!(text, "## Again\n\n```sh\n{}\n```\n", command.join(" "));
-    text
+    let _ = writeln!(
+        text,
+        "## Again\n\nThe same experiment on this machine:\n\n```sh\n{}\n```\n\nEverything in this folder but \
+         `manifest.json` and `observations/` is derived; `backlog-lab report` with the path of this folder makes \
+         it again, byte for byte, without root.",
+        command.join(" ")
+    );
 }
 
 /// A word as a shell takes it.

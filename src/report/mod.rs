@@ -32,8 +32,16 @@ pub fn files(manifest: &Manifest, observations: &[Observation], results: &Result
 }
 
 /// The run's README, with these charts.
-pub fn readme(manifest: &Manifest, observations: &[Observation], results: &Results, charts: &[Chart]) -> File {
-    ("README.md".into(), markdown::readme(manifest, observations, results, charts).into_bytes())
+pub fn readme(
+    manifest: &Manifest,
+    observations: &[Observation],
+    results: &Results,
+    charts: &[Chart],
+) -> File {
+    (
+        "README.md".into(),
+        markdown::readme(manifest, observations, results, charts).into_bytes(),
+    )
 }
 
 /// The results document.

@@ -10,17 +10,32 @@ use crate::result::Outcome;
 
 /// Draws what became of all attempts into `area`, with the number of each class where it has room.
 /// Returns the classes whose numbers had none.
-pub(super) fn stacked(scene: &mut Scene, area: Area, outcomes: &Outcomes, size: f64) -> Vec<(Outcome, f64)> {
+pub(super) fn stacked(
+    scene: &mut Scene,
+    area: Area,
+    outcomes: &Outcomes,
+    size: f64,
+) -> Vec<(Outcome, f64)> {
     const BETWEEN: f64 = 2.0;
     let mut left = area.left;
     let mut untold = Vec::new();
     for &(class, n) in &outcomes.parts {
         let right = left + area.width() * outcomes.share(n);
         let colour = scene.theme.outcome(class);
-        let shown = Area { left, right: (right - BETWEEN).max(left + 1.0), ..area };
+        let shown = Area {
+            left,
+            right: (right - BETWEEN).max(left + 1.0),
+            ..area
+        };
         scene.fill(shown, colour);
         let middle = f64::midpoint(shown.left, shown.right);
-        let number = Text::new(scale::count(n), middle, area.middle(), size, colour.text_on());
+        let number = Text::new(
+            scale::count(n),
+            middle,
+            area.middle(),
+            size,
+            colour.text_on(),
+        );
         let number = number.bold().middle().centred();
         if number.width() + 10.0 <= shown.width() {
             scene.text(number);
@@ -35,15 +50,26 @@ pub(super) fn stacked(scene: &mut Scene, area: Area, outcomes: &Outcomes, size: 
 /// The outcomes that occur, for a legend.
 pub(super) fn outcome_legend(story: &Story<'_>, theme: Theme) -> Vec<(Swatch, String)> {
     let occurs = |class: &Outcome| {
-        story.arms.iter().filter_map(|arm| arm.outcomes.as_ref()).any(|one| one.count(*class) > 0.0)
+        story
+            .arms
+            .iter()
+            .filter_map(|arm| arm.outcomes.as_ref())
+            .any(|one| one.count(*class) > 0.0)
     };
-    let classes = Outcome::ALL.into_iter().filter(|class| *class == Outcome::Ok || occurs(class));
-    classes.map(|class| (Swatch::Filled(theme.outcome(class)), class.to_string())).collect()
+    let classes = Outcome::ALL
+        .into_iter()
+        .filter(|class| *class == Outcome::Ok || occurs(class));
+    classes
+        .map(|class| (Swatch::Filled(theme.outcome(class)), class.to_string()))
+        .collect()
 }
 
 /// `2 reset, 1 other`.
 pub(super) fn in_words(parts: &[(Outcome, f64)]) -> String {
-    let parts: Vec<String> = parts.iter().map(|(class, n)| format!("{} {class}", scale::count(*n))).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(class, n)| format!("{} {class}", scale::count(*n)))
+        .collect();
     parts.join(", ")
 }
 
@@ -55,7 +81,10 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let content = frame::legend(&mut scene, content, &outcome_legend(story, theme));
-    let body = Area { bottom: content.bottom - 50.0, ..content };
+    let body = Area {
+        bottom: content.bottom - 50.0,
+        ..content
+    };
     let rows = frame::rows(body, story.arms.len(), 176.0);
     let height = rows.first().map_or(0.0, |row| row.height());
     let label_width = frame::label_width(&story.arms, body, height);
@@ -64,10 +93,22 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let x = left + (right - left) * share;
         scene.vertical(x, body.top, bottom, 1.0, palette.grid);
-        let label = Text::new(format!("{:.0} %", share * 100.0), x, bottom + 24.0, SMALL, palette.muted);
+        let label = Text::new(
+            format!("{:.0} %", share * 100.0),
+            x,
+            bottom + 24.0,
+            SMALL,
+            palette.muted,
+        );
         scene.text(label.middle());
     }
-    let axis = Text::new("share of the attempts", right + 40.0, bottom + 24.0, SMALL, palette.muted);
+    let axis = Text::new(
+        "share of the attempts",
+        right + 40.0,
+        bottom + 24.0,
+        SMALL,
+        palette.muted,
+    );
     scene.text(axis);
     for (arm, row) in story.arms.iter().zip(&rows) {
         frame::row_label(&mut scene, arm, *row, label_width);
@@ -79,20 +120,52 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             scene.text(text.centred());
             continue;
         };
-        let untold = stacked(&mut scene, bar, outcomes, (half * 0.75).clamp(BODY.min(half * 1.6), 28.0));
-        let ok = format!("{} of {} {}", scale::count(outcomes.count(Outcome::Ok)), scale::count(outcomes.attempts), arm.well());
+        let untold = stacked(
+            &mut scene,
+            bar,
+            outcomes,
+            (half * 0.75).clamp(BODY.min(half * 1.6), 28.0),
+        );
+        let ok = format!(
+            "{} of {} {}",
+            scale::count(outcomes.count(Outcome::Ok)),
+            scale::count(outcomes.attempts),
+            arm.well()
+        );
         let room = body.right - told;
-        let few: Vec<_> = untold.into_iter().filter(|(class, _)| *class != Outcome::Ok).collect();
+        let few: Vec<_> = untold
+            .into_iter()
+            .filter(|(class, _)| *class != Outcome::Ok)
+            .collect();
         let two_lines = !few.is_empty() && row.height() >= 48.0;
-        let y = if two_lines { row.middle() - 13.0 } else { row.middle() };
-        let ok = Text::new(ok, told, y, BODY, palette.ink).bold().within(room).centred();
+        let y = if two_lines {
+            row.middle() - 13.0
+        } else {
+            row.middle()
+        };
+        let ok = Text::new(ok, told, y, BODY, palette.ink)
+            .bold()
+            .within(room)
+            .centred();
         let used = ok.width();
         scene.text(ok);
         if two_lines {
-            let few = Text::new(in_words(&few), told, row.middle() + 13.0, SMALL, palette.muted);
+            let few = Text::new(
+                in_words(&few),
+                told,
+                row.middle() + 13.0,
+                SMALL,
+                palette.muted,
+            );
             scene.text(few.within(room).centred());
         } else if !few.is_empty() {
-            let few = Text::new(in_words(&few), told + used + 12.0, row.middle(), SMALL, palette.muted);
+            let few = Text::new(
+                in_words(&few),
+                told + used + 12.0,
+                row.middle(),
+                SMALL,
+                palette.muted,
+            );
             scene.text(few.within(room - used - 12.0).centred());
         }
     }
@@ -100,6 +173,14 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         Some(outcomes) => format!("{}: {}", arm.result.name, in_words(&outcomes.parts)),
         None => format!("{}: {}", arm.result.name, arm.problem()),
     });
-    let alt = format!("Stacked bars of outcomes. {}", told.collect::<Vec<_>>().join("; "));
-    Figure { id: ChartId::Outcomes, title, alt, scene }
+    let alt = format!(
+        "Stacked bars of outcomes. {}",
+        told.collect::<Vec<_>>().join("; ")
+    );
+    Figure {
+        id: ChartId::Outcomes,
+        title,
+        alt,
+        scene,
+    }
 }

@@ -1,7 +1,7 @@
 //! Chart (d): how the kernel's counters grew, a row for each arm and a column for each counter.
 
-use super::frame::{self, BODY, SMALL};
 use super::font;
+use super::frame::{self, BODY, SMALL};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
 use super::story::Story;
@@ -17,7 +17,10 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let subtitle = story.subtitle_of_means(text);
     let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
     let palette = scene.palette();
-    let body = Area { top: content.top + HEAD, ..content };
+    let body = Area {
+        top: content.top + HEAD,
+        ..content
+    };
     let rows = frame::rows(body, story.arms.len(), 176.0);
     let height = rows.first().map_or(0.0, |row| row.height());
     let label_width = frame::label_width(&story.arms, body, height);
@@ -31,20 +34,39 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     }
     let mut x = left;
     for (name, growth) in &counters {
-        let column = Area { left: x, right: x + width - BETWEEN, ..body };
+        let column = Area {
+            left: x,
+            right: x + width - BETWEEN,
+            ..body
+        };
         heading(&mut scene, name, column);
         let most = growth.iter().flatten().copied().fold(0.0, f64::max);
-        let numbers: Vec<String> =
-            growth.iter().map(|one| one.map_or_else(|| "unknown".into(), scale::count)).collect();
-        let number_room = numbers.iter().map(|n| font::width(n, BODY, true)).fold(0.0, f64::max) + 10.0;
+        let numbers: Vec<String> = growth
+            .iter()
+            .map(|one| one.map_or_else(|| "unknown".into(), scale::count))
+            .collect();
+        let number_room = numbers
+            .iter()
+            .map(|n| font::width(n, BODY, true))
+            .fold(0.0, f64::max)
+            + 10.0;
         for ((growth, number), row) in growth.iter().zip(&numbers).zip(&rows) {
             let known = growth.filter(|_| most > 0.0).unwrap_or(0.0);
             let length = (column.width() - number_room).max(0.0) * known.max(0.0) / most.max(1.0);
             let half = (row.height() * 0.26).min(30.0);
-            scene.fill(Area::new(x, row.middle() - half, x + length, row.middle() + half), palette.queue);
-            let colour = if known > 0.0 { palette.ink } else { palette.muted };
+            scene.fill(
+                Area::new(x, row.middle() - half, x + length, row.middle() + half),
+                palette.queue,
+            );
+            let colour = if known > 0.0 {
+                palette.ink
+            } else {
+                palette.muted
+            };
             let gap = if length > 0.0 { 8.0 } else { 0.0 };
-            let text = Text::new(number, x + length + gap, row.middle(), BODY, colour).bold().centred();
+            let text = Text::new(number, x + length + gap, row.middle(), BODY, colour)
+                .bold()
+                .centred();
             scene.text(text.within(column.right + BETWEEN - x - length - gap - 4.0));
         }
         x += width;
@@ -54,10 +76,22 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             let grown = growth[n].map_or_else(|| "unknown".into(), scale::count);
             format!("{name} {grown}")
         });
-        format!("{}: {}", arm.result.name, parts.collect::<Vec<_>>().join(", "))
+        format!(
+            "{}: {}",
+            arm.result.name,
+            parts.collect::<Vec<_>>().join(", ")
+        )
     });
-    let alt = format!("Growth of kernel counters. {}", told.collect::<Vec<_>>().join("; "));
-    Figure { id: ChartId::Counters, title, alt, scene }
+    let alt = format!(
+        "Growth of kernel counters. {}",
+        told.collect::<Vec<_>>().join("; ")
+    );
+    Figure {
+        id: ChartId::Counters,
+        title,
+        alt,
+        scene,
+    }
 }
 
 /// A counter's name: its section above, the name broken between its words where it must be.
@@ -67,8 +101,13 @@ fn heading(scene: &mut Scene, name: &str, column: Area) {
     let words = words(name);
     let mut lines = vec![String::new()];
     for word in words {
-        let line = lines.last().map(|line| format!("{line}{word}")).unwrap_or_default();
-        if font::width(&line, SMALL, true) <= column.width() || lines.last().is_some_and(String::is_empty) {
+        let line = lines
+            .last()
+            .map(|line| format!("{line}{word}"))
+            .unwrap_or_default();
+        if font::width(&line, SMALL, true) <= column.width()
+            || lines.last().is_some_and(String::is_empty)
+        {
             lines.pop();
             lines.push(line);
         } else {

@@ -70,15 +70,29 @@ impl Depth {
     /// `None` when nothing listened.
     pub(super) fn of(measured: &Measured, horizon_us: u64, columns: u64) -> Option<Self> {
         let first = measured.listeners.first()?;
-        let looks = || measured.listeners.iter().flat_map(|one| one.samples.recv_q.iter().copied());
+        let looks = || {
+            measured
+                .listeners
+                .iter()
+                .flat_map(|one| one.samples.recv_q.iter().copied())
+        };
         let capacity = u64::from(first.before.send_q) + 1;
-        let full = looks().filter(|depth| u64::from(*depth) >= capacity).count();
-        let edges = measured.listeners.iter().flat_map(|one| [one.before.recv_q, one.after.recv_q]);
+        let full = looks()
+            .filter(|depth| u64::from(*depth) >= capacity)
+            .count();
+        let edges = measured
+            .listeners
+            .iter()
+            .flat_map(|one| [one.before.recv_q, one.after.recv_q]);
         #[expect(clippy::cast_precision_loss, reason = "looks are far fewer than 2^53")]
         let share = |n: usize, of: usize| (of > 0).then(|| n as f64 / of as f64);
         let drops: Option<Vec<Vec<Drop>>> = measured.listeners.iter().map(drops).collect();
         Some(Self {
-            lines: measured.listeners.iter().map(|one| line(&one.samples, horizon_us, columns)).collect(),
+            lines: measured
+                .listeners
+                .iter()
+                .map(|one| line(&one.samples, horizon_us, columns))
+                .collect(),
             capacity,
             deepest: looks().chain(edges).max().unwrap_or(0),
             looks: looks().count(),
@@ -100,7 +114,8 @@ impl Depth {
 
     /// Drops that no look explains: the queue was never seen full.
     pub(super) fn unseen(&self) -> Option<u64> {
-        self.dropped().filter(|n| *n > 0 && u64::from(self.deepest) < self.capacity)
+        self.dropped()
+            .filter(|n| *n > 0 && u64::from(self.deepest) < self.capacity)
     }
 
     /// The drops as bursts.
@@ -112,7 +127,11 @@ impl Depth {
                     burst.to_us = drop.at_us;
                     burst.n += drop.n;
                 }
-                _ => bursts.push(Burst { from_us: drop.at_us, to_us: drop.at_us, n: drop.n }),
+                _ => bursts.push(Burst {
+                    from_us: drop.at_us,
+                    to_us: drop.at_us,
+                    n: drop.n,
+                }),
             }
         }
         bursts
@@ -124,13 +143,21 @@ const fn far(samples: &Samples, from_us: u64, to_us: u64) -> bool {
 }
 
 fn line(samples: &Samples, horizon_us: u64, columns: u64) -> Line {
-    let column_of = |at_us: u64| u128::from(at_us) * u128::from(columns) / u128::from(horizon_us.max(1));
+    let column_of =
+        |at_us: u64| u128::from(at_us) * u128::from(columns) / u128::from(horizon_us.max(1));
     let mut pieces: Vec<Vec<Column>> = Vec::new();
     let mut before: Option<u64> = None;
     for (&at_us, &depth) in samples.at_us.iter().zip(&samples.recv_q) {
         let joined = before.is_some_and(|before| !far(samples, before, at_us));
         let until_us = at_us + samples.period_us;
-        let new = Column { at_us, until_us, first: depth, least: depth, most: depth, last: depth };
+        let new = Column {
+            at_us,
+            until_us,
+            first: depth,
+            least: depth,
+            most: depth,
+            last: depth,
+        };
         match pieces.last_mut().filter(|_| joined) {
             Some(piece) => match piece.last_mut() {
                 Some(column) if column_of(column.at_us) == column_of(at_us) => {

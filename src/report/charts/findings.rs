@@ -8,7 +8,11 @@ use crate::result::Outcome;
 
 /// The arms that have outcomes, with them.
 fn told<'a>(story: &'a Story<'_>) -> Vec<(&'a ArmStory<'a>, &'a Outcomes)> {
-    story.arms.iter().filter_map(|arm| Some((arm, arm.outcomes.as_ref()?))).collect()
+    story
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm, arm.outcomes.as_ref()?)))
+        .collect()
 }
 
 const NOTHING: &str = "No arm was measured";
@@ -29,7 +33,11 @@ fn extremes<'a, T>(items: &'a [T], value: impl Fn(&T) -> f64) -> Option<(&'a T, 
 
 /// `29 of 200`.
 fn of_all(outcomes: &Outcomes) -> String {
-    format!("{} of {}", scale::count(outcomes.count(Outcome::Ok)), scale::count(outcomes.attempts))
+    format!(
+        "{} of {}",
+        scale::count(outcomes.count(Outcome::Ok)),
+        scale::count(outcomes.attempts)
+    )
 }
 
 /// What is to be said where every arm did equally well; `None` where they differ.
@@ -45,7 +53,10 @@ fn alike(arms: &[(&ArmStory<'_>, &Outcomes)]) -> Option<String> {
     same.then(|| match best.1.ok_share() {
         share if share >= 1.0 => format!("Everybody was {well} {whom}"),
         share if share <= 0.0 => format!("Nobody was {well} {whom}"),
-        share => format!("{} of the clients were {well} {whom}", scale::percent(share)),
+        share => format!(
+            "{} of the clients were {well} {whom}",
+            scale::percent(share)
+        ),
     })
 }
 
@@ -72,7 +83,13 @@ fn from_to(arms: &[(&ArmStory<'_>, &Outcomes)]) -> String {
     let Some((worst, best)) = extremes(arms, |(_, outcomes)| outcomes.ok_share()) else {
         return NOTHING.into();
     };
-    format!("From {} ({}) to {} ({})", worst.0.answered(), worst.0.label, of_all(best.1), best.0.label)
+    format!(
+        "From {} ({}) to {} ({})",
+        worst.0.answered(),
+        worst.0.label,
+        of_all(best.1),
+        best.0.label
+    )
 }
 
 pub(super) fn comparison(story: &Story<'_>) -> String {
@@ -89,14 +106,20 @@ pub(super) fn comparison(story: &Story<'_>) -> String {
     let arm = |(arm, _): &(&ArmStory<'_>, &Outcomes)| {
         format!("{}: {}, {}", arm.label, arm.answered(), arm.overflowed())
     };
-    if arms.len() == 1 { arm(worst) } else { format!("{} \u{b7} {}", arm(worst), arm(best)) }
+    if arms.len() == 1 {
+        arm(worst)
+    } else {
+        format!("{} \u{b7} {}", arm(worst), arm(best))
+    }
 }
 
 /// Tails that differ by half a second or more: nobody failed, but somebody waited.
 fn tails(arms: &[(&ArmStory<'_>, &Outcomes)]) -> Option<String> {
     const TELLING_MS: f64 = 500.0;
-    let slowest: Option<Vec<(&str, f64)>> =
-        arms.iter().map(|(arm, _)| Some((arm.label.as_str(), arm.figure("answered-max-ms")?))).collect();
+    let slowest: Option<Vec<(&str, f64)>> = arms
+        .iter()
+        .map(|(arm, _)| Some((arm.label.as_str(), arm.figure("answered-max-ms")?)))
+        .collect();
     let slowest = slowest?;
     let (quick, slow) = extremes(&slowest, |one| one.1)?;
     (slow.1 - quick.1 >= TELLING_MS).then(|| {
@@ -111,18 +134,28 @@ fn tails(arms: &[(&ArmStory<'_>, &Outcomes)]) -> Option<String> {
 }
 
 fn most_overflows(story: &Story<'_>) -> String {
-    let known: Vec<(&ArmStory<'_>, f64)> =
-        story.arms.iter().filter_map(|arm| Some((arm, arm.overflows()?))).collect();
+    let known: Vec<(&ArmStory<'_>, f64)> = story
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm, arm.overflows()?)))
+        .collect();
     match extremes(&known, |one| one.1) {
         None => "overflows are unknown".into(),
         Some((_, most)) if most.1 == 0.0 => "no queue overflowed".into(),
-        Some((_, most)) => format!("most overflows in {}: {}", most.0.label, scale::count(most.1)),
+        Some((_, most)) => format!(
+            "most overflows in {}: {}",
+            most.0.label,
+            scale::count(most.1)
+        ),
     }
 }
 
 pub(super) fn counters(story: &Story<'_>) -> String {
-    let known: Vec<(&ArmStory<'_>, f64)> =
-        story.arms.iter().filter_map(|arm| Some((arm, arm.overflows()?))).collect();
+    let known: Vec<(&ArmStory<'_>, f64)> = story
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm, arm.overflows()?)))
+        .collect();
     let Some((_, (arm, overflows))) = extremes(&known, |one| one.1) else {
         return "The overflow counters are unknown".into();
     };
@@ -132,14 +165,22 @@ pub(super) fn counters(story: &Story<'_>) -> String {
             n => format!("No overflow was counted in any of {n} arms"),
         };
     }
-    let lost = arm.outcomes.as_ref().map(|one| one.attempts - one.count(Outcome::Ok)).filter(|n| *n > 0.0);
+    let lost = arm
+        .outcomes
+        .as_ref()
+        .map(|one| one.attempts - one.count(Outcome::Ok))
+        .filter(|n| *n > 0.0);
     let counted = format!("{}: {}", arm.label, arm.overflowed());
     match lost {
         Some(lost) if *overflows > lost => format!(
             "{counted} for {} losing clients, as every repeated SYN counts again",
             scale::count(lost)
         ),
-        Some(lost) => format!("{counted}, {} clients not {}", scale::count(lost), arm.well()),
+        Some(lost) => format!(
+            "{counted}, {} clients not {}",
+            scale::count(lost),
+            arm.well()
+        ),
         None => format!("{counted}, and yet everybody was {} in the end", arm.well()),
     }
 }
@@ -156,15 +197,29 @@ pub(super) fn depth(story: &Story<'_>) -> String {
         return "Nothing listened: there is no queue to see".into();
     };
     if share(most) > 0.0 {
-        let full = format!("{}: queue full in {} of the looks", most.0.label, scale::percent(share(most)));
+        let full = format!(
+            "{}: queue full in {} of the looks",
+            most.0.label,
+            scale::percent(share(most))
+        );
         return if depths.len() == 1 || share(least) >= share(most) {
             full
         } else {
-            format!("{full} \u{b7} {}: in {}", least.0.label, scale::percent(share(least)))
+            format!(
+                "{full} \u{b7} {}: in {}",
+                least.0.label,
+                scale::percent(share(least))
+            )
         };
     }
-    match depths.iter().find_map(|(arm, depth)| Some((arm, depth.unseen()?))) {
-        #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+    match depths
+        .iter()
+        .find_map(|(arm, depth)| Some((arm, depth.unseen()?)))
+    {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts of a trial are far below 2^53"
+        )]
         Some((arm, n)) => format!(
             "{}: queue never seen full, but {} drops: bursts shorter than the sampling interval",
             arm.label,
@@ -175,14 +230,26 @@ pub(super) fn depth(story: &Story<'_>) -> String {
 }
 
 pub(super) fn latency(story: &Story<'_>, latencies: &[Latency]) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of a trial are far below 2^53"
+    )]
     let number = |n: usize| n as f64;
-    let arms: Vec<(&ArmStory<'_>, &Latency)> =
-        story.arms.iter().zip(latencies).filter(|(_, latency)| latency.attempts > 0).collect();
-    let lost = |(_, latency): &(&ArmStory<'_>, &Latency)| number(latency.lost()) / number(latency.attempts);
+    let arms: Vec<(&ArmStory<'_>, &Latency)> = story
+        .arms
+        .iter()
+        .zip(latencies)
+        .filter(|(_, latency)| latency.attempts > 0)
+        .collect();
+    let lost = |(_, latency): &(&ArmStory<'_>, &Latency)| {
+        number(latency.lost()) / number(latency.attempts)
+    };
     let slowest_us = |(_, latency): &(&ArmStory<'_>, &Latency)| latency.well_us.last().copied();
     let in_words = |us: u64| {
-        #[expect(clippy::cast_precision_loss, reason = "times of a trial are far below 2^53 microseconds")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "times of a trial are far below 2^53 microseconds"
+        )]
         let ms = us as f64 / 1_000.0;
         scale::time(ms)
     };
@@ -198,7 +265,7 @@ pub(super) fn latency(story: &Story<'_>, latencies: &[Latency]) -> String {
             most.0.well()
         );
         if let Some(us) = slowest_us(most) {
-            text += &format!("; those that were waited up to {}", in_words(us));
+            text += &format!("; the answered waited up to {}", in_words(us));
         }
         return text;
     }
@@ -206,7 +273,14 @@ pub(super) fn latency(story: &Story<'_>, latencies: &[Latency]) -> String {
     let slow = slow.and_then(|arm| Some((arm.0, slowest_us(arm)?)));
     slow.map_or_else(
         || NOTHING.into(),
-        |(arm, us)| format!("Nobody gave up; the slowest was {} after {} ({})", arm.well(), in_words(us), arm.label),
+        |(arm, us)| {
+            format!(
+                "Nobody gave up; the slowest was {} after {} ({})",
+                arm.well(),
+                in_words(us),
+                arm.label
+            )
+        },
     )
 }
 

@@ -15,7 +15,10 @@ static BOLD: &[u8] = include_bytes!("../../../assets/fonts/Inter-Bold.ttf");
 static FACES: LazyLock<Option<[FontRef<'static>; 2]>> = LazyLock::new(|| {
     register_font(FAMILY, FontStyle::Normal, REGULAR).ok()?;
     register_font(FAMILY, FontStyle::Bold, BOLD).ok()?;
-    Some([FontRef::try_from_slice(REGULAR).ok()?, FontRef::try_from_slice(BOLD).ok()?])
+    Some([
+        FontRef::try_from_slice(REGULAR).ok()?,
+        FontRef::try_from_slice(BOLD).ok()?,
+    ])
 });
 
 fn face(bold: bool) -> Option<&'static FontRef<'static>> {
@@ -27,12 +30,16 @@ fn face(bold: bool) -> Option<&'static FontRef<'static>> {
 /// # Errors
 /// The embedded bytes are no font.
 pub(super) fn register() -> Result<(), String> {
-    face(false).map(|_| ()).ok_or_else(|| "the embedded typeface cannot be read".into())
+    face(false)
+        .map(|_| ())
+        .ok_or_else(|| "the embedded typeface cannot be read".into())
 }
 
 /// Line height over em: what the rasterizer calls the size of a font is its line height.
 pub(super) fn line_height() -> f32 {
-    face(false).map_or(1.0, |face| face.height_unscaled() / face.units_per_em().unwrap_or(1.0))
+    face(false).map_or(1.0, |face| {
+        face.height_unscaled() / face.units_per_em().unwrap_or(1.0)
+    })
 }
 
 /// The width of a text whose em is `size` long.
@@ -41,7 +48,10 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
         return 0.0;
     };
     let scaled = face.as_scaled(100.0 * line_height());
-    let advance: f32 = text.chars().map(|c| scaled.h_advance(scaled.glyph_id(c))).sum();
+    let advance: f32 = text
+        .chars()
+        .map(|c| scaled.h_advance(scaled.glyph_id(c)))
+        .sum();
     f64::from(advance) * size / 100.0
 }
 
@@ -64,8 +74,18 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
     String::new()
 }
 
-/// Breaks a text at blanks into lines of at most `room`.
+/// Breaks a text at blanks into as few lines of at most `room` as possible, of about equal length.
 pub(super) fn lines(text: &str, size: f64, bold: bool, room: f64) -> Vec<String> {
+    let fewest = filled(text, size, bold, room);
+    let narrower = (1..20).map(|n| room * (1.0 - f64::from(n) * 0.025));
+    let even = narrower.map(|room| filled(text, size, bold, room));
+    even.take_while(|lines| lines.len() == fewest.len())
+        .last()
+        .unwrap_or(fewest)
+}
+
+/// Breaks a text at blanks into lines that are each as full as they can be.
+fn filled(text: &str, size: f64, bold: bool, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -96,7 +116,10 @@ mod tests {
         let name = "cases/a-long-name/backlog=128,accept-delay=80ms";
         let short = fitted(name, 20.0, false, 200.0);
         assert!(width(&short, 20.0, false) <= 200.0);
-        assert!(short.starts_with("cases") && short.ends_with("80ms"), "{short}");
+        assert!(
+            short.starts_with("cases") && short.ends_with("80ms"),
+            "{short}"
+        );
         assert_eq!(fitted("arm-a", 20.0, false, 200.0), "arm-a");
         assert_eq!(fitted("arm-a", 20.0, false, 1.0), "");
     }

@@ -15,13 +15,21 @@ pub(super) const SMALL: f64 = 19.0;
 const BAND: f64 = 158.0;
 
 /// A scene with its title, and the area that is left for the figure.
-pub(super) fn frame(story: &Story<'_>, title: &str, subtitle: &str, size: Size, theme: Theme) -> (Scene, Area) {
+pub(super) fn frame(
+    story: &Story<'_>,
+    title: &str,
+    subtitle: &str,
+    size: Size,
+    theme: Theme,
+) -> (Scene, Area) {
     let mut scene = Scene::new(size, theme);
     let palette = scene.palette();
     let canvas = scene.canvas();
     let content = Area::new(MARGIN, BAND, canvas.right - MARGIN, canvas.bottom - 66.0);
     let room = content.width();
-    let one_line = [38.0, 35.0, 32.0, 30.0].into_iter().find(|size| font::width(title, *size, true) <= room);
+    let one_line = [38.0, 35.0, 32.0, 30.0]
+        .into_iter()
+        .find(|size| font::width(title, *size, true) <= room);
     if let Some(size) = one_line {
         scene.text(Text::new(title, MARGIN, 74.0, size, palette.ink).bold());
     } else {
@@ -31,11 +39,24 @@ pub(super) fn frame(story: &Story<'_>, title: &str, subtitle: &str, size: Size, 
             lines.push(font::fitted(&rest, 30.0, true, room));
         }
         for (line, y) in lines.into_iter().zip([50.0, 87.0]) {
-            scene.text(Text::new(line, MARGIN, y, 30.0, palette.ink).bold().within(room));
+            scene.text(
+                Text::new(line, MARGIN, y, 30.0, palette.ink)
+                    .bold()
+                    .within(room),
+            );
         }
     }
     scene.text(Text::new(subtitle, MARGIN, 122.0, 22.0, palette.muted).within(room));
-    scene.text(Text::new(&story.setting, MARGIN, canvas.bottom - 26.0, 17.0, palette.muted).within(room));
+    scene.text(
+        Text::new(
+            &story.setting,
+            MARGIN,
+            canvas.bottom - 26.0,
+            17.0,
+            palette.muted,
+        )
+        .within(room),
+    );
     (scene, content)
 }
 
@@ -70,14 +91,28 @@ pub(super) fn legend(scene: &mut Scene, area: Area, entries: &[(Swatch, String)]
             Swatch::Hatched(colour) => scene.hatch(sample, colour),
             Swatch::Tick(colour) => {
                 let middle = f64::midpoint(sample.left, sample.right);
-                scene.fill(Area { left: middle - 1.5, right: middle + 1.5, ..sample }, colour);
+                scene.fill(
+                    Area {
+                        left: middle - 1.5,
+                        right: middle + 1.5,
+                        ..sample
+                    },
+                    colour,
+                );
             }
         }
-        let place = Text { x: x + SWATCH + 9.0, y: y + SWATCH / 2.0, ..text };
+        let place = Text {
+            x: x + SWATCH + 9.0,
+            y: y + SWATCH / 2.0,
+            ..text
+        };
         scene.text(place.centred());
         x += width + 30.0;
     }
-    Area { top: y + SWATCH + 26.0, ..area }
+    Area {
+        top: y + SWATCH + 26.0,
+        ..area
+    }
 }
 
 /// Rows for arms in an area: none higher than `most`, all together from its top on.
@@ -85,7 +120,13 @@ pub(super) fn legend(scene: &mut Scene, area: Area, entries: &[(Swatch, String)]
 pub(super) fn rows(area: Area, n: usize, most: f64) -> Vec<Area> {
     let height = (area.height() / n.max(1) as f64).min(most);
     let top = |n: usize| area.top + n as f64 * height;
-    (0..n).map(|n| Area { top: top(n), bottom: top(n + 1), ..area }).collect()
+    (0..n)
+        .map(|n| Area {
+            top: top(n),
+            bottom: top(n + 1),
+            ..area
+        })
+        .collect()
 }
 
 /// How wide a column of labels for these arms must be, at most 30 % of the area.
@@ -94,7 +135,9 @@ pub(super) fn label_width(arms: &[ArmStory<'_>], area: Area, row_height: f64) ->
         let title = arm.title.filter(|_| row_height >= TWO_LINES);
         title.map_or(0.0, |title| font::width(title, SMALL, false))
     };
-    let widths = arms.iter().map(|arm| font::width(&arm.label, BODY, true).max(title(arm)));
+    let widths = arms
+        .iter()
+        .map(|arm| font::width(&arm.label, BODY, true).max(title(arm)));
     widths.fold(0.0, f64::max).min(area.width() * 0.3)
 }
 
@@ -104,7 +147,12 @@ const TWO_LINES: f64 = 66.0;
 /// An arm's label at the left of its row, with its title below where the row is high enough.
 pub(super) fn row_label(scene: &mut Scene, arm: &ArmStory<'_>, row: Area, width: f64) {
     let palette = scene.palette();
-    let label = |y| Text::new(&arm.label, row.left, y, BODY, palette.ink).bold().within(width).centred();
+    let label = |y| {
+        Text::new(&arm.label, row.left, y, BODY, palette.ink)
+            .bold()
+            .within(width)
+            .centred()
+    };
     match arm.title.filter(|_| row.height() >= TWO_LINES) {
         Some(title) => {
             scene.text(label(row.middle() - 14.0));

@@ -15,18 +15,36 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Option<Figur
     let axes = matrix.axes()?;
     let title = findings::matrix(story);
     let (rows, columns) = (&matrix.factors[axes.0], &matrix.factors[axes.1]);
-    let text = format!("share of attempts that were well, by {} and {}", rows.name, columns.name);
+    let text = format!(
+        "share of attempts that were well, by {} and {}",
+        rows.name, columns.name
+    );
     let subtitle = story.subtitle_of_means(&text);
     let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
     let content = scale_legend(&mut scene, content);
     let slices = matrix.slices(axes);
     for (slice, panel) in slices.iter().zip(frame::panels(content, slices.len(), 0.0)) {
-        let area = if slices.len() == 1 { content } else { panel.area };
+        let area = if slices.len() == 1 {
+            content
+        } else {
+            panel.area
+        };
         draw(&mut scene, story, matrix, axes, slice, area);
     }
-    let told = story.arms.iter().map(|arm| format!("{}: {}, {}", arm.label, arm.answered(), arm.overflowed()));
-    let alt = format!("Heat map of success. {}", told.collect::<Vec<_>>().join("; "));
-    Some(Figure { id: ChartId::Matrix, title, alt, scene })
+    let told = story
+        .arms
+        .iter()
+        .map(|arm| format!("{}: {}, {}", arm.label, arm.answered(), arm.overflowed()));
+    let alt = format!(
+        "Heat map of success. {}",
+        told.collect::<Vec<_>>().join("; ")
+    );
+    Some(Figure {
+        id: ChartId::Matrix,
+        title,
+        alt,
+        scene,
+    })
 }
 
 /// The ramp from nobody to everybody.
@@ -43,16 +61,35 @@ fn scale_legend(scene: &mut Scene, area: Area) -> Area {
         let colour = shade(scene, f64::from(step) / f64::from(STEPS - 1));
         scene.fill(Area::new(x, area.top, x + width, area.top + 18.0), colour);
     }
-    let to = Text::new("everybody", left + LENGTH + 12.0, area.top + 9.0, SMALL, palette.muted);
+    let to = Text::new(
+        "everybody",
+        left + LENGTH + 12.0,
+        area.top + 9.0,
+        SMALL,
+        palette.muted,
+    );
     scene.text(to.centred());
-    Area { top: area.top + 44.0, ..area }
+    Area {
+        top: area.top + 44.0,
+        ..area
+    }
 }
 
 fn shade(scene: &Scene, share: f64) -> super::theme::Rgb {
-    scene.palette().grid.mixed(scene.theme.outcome(Outcome::Ok), share)
+    scene
+        .palette()
+        .grid
+        .mixed(scene.theme.outcome(Outcome::Ok), share)
 }
 
-fn draw(scene: &mut Scene, story: &Story<'_>, matrix: &Matrix, axes: (usize, usize), slice: &Slice, area: Area) {
+fn draw(
+    scene: &mut Scene,
+    story: &Story<'_>,
+    matrix: &Matrix,
+    axes: (usize, usize),
+    slice: &Slice,
+    area: Area,
+) {
     let palette = scene.palette();
     let (rows, columns) = (&matrix.factors[axes.0], &matrix.factors[axes.1]);
     let mut area = area;
@@ -61,26 +98,49 @@ fn draw(scene: &mut Scene, story: &Story<'_>, matrix: &Matrix, axes: (usize, usi
         scene.text(text.within(area.width()));
         area.top += 28.0;
     }
-    let label = |factor: &super::matrix::Factor, level: usize| format!("{}={}", factor.name, factor.levels[level]);
+    let label = |factor: &super::matrix::Factor, level: usize| {
+        format!("{}={}", factor.name, factor.levels[level])
+    };
     let widths = (0..rows.levels.len()).map(|n| super::font::width(&label(rows, n), SMALL, false));
     let gutter = widths.fold(0.0, f64::max).min(area.width() * 0.3);
-    let cells = Area { left: area.left + gutter + 14.0, top: area.top + 32.0, ..area };
+    let cells = Area {
+        left: area.left + gutter + 14.0,
+        top: area.top + 32.0,
+        ..area
+    };
     #[expect(clippy::cast_precision_loss, reason = "a picture has few cells")]
-    let (width, height) =
-        (cells.width() / columns.levels.len() as f64, cells.height() / rows.levels.len() as f64);
+    let (width, height) = (
+        cells.width() / columns.levels.len() as f64,
+        cells.height() / rows.levels.len() as f64,
+    );
     #[expect(clippy::cast_precision_loss, reason = "a picture has few cells")]
     let at = |row: usize, column: usize| {
-        let (left, top) = (cells.left + column as f64 * width, cells.top + row as f64 * height);
+        let (left, top) = (
+            cells.left + column as f64 * width,
+            cells.top + row as f64 * height,
+        );
         Area::new(left, top, left + width - 4.0, top + height - 4.0)
     };
     for column in 0..columns.levels.len() {
         let cell = at(0, column);
         let middle = f64::midpoint(cell.left, cell.right);
-        let text = Text::new(label(columns, column), middle, cells.top - 10.0, SMALL, palette.muted);
+        let text = Text::new(
+            label(columns, column),
+            middle,
+            cells.top - 10.0,
+            SMALL,
+            palette.muted,
+        );
         scene.text(text.middle().within(cell.width()));
     }
     for (row, arms) in slice.cells.iter().enumerate() {
-        let text = Text::new(label(rows, row), cells.left - 14.0, at(row, 0).middle(), SMALL, palette.muted);
+        let text = Text::new(
+            label(rows, row),
+            cells.left - 14.0,
+            at(row, 0).middle(),
+            SMALL,
+            palette.muted,
+        );
         scene.text(text.end().within(gutter).centred());
         for (column, arm) in arms.iter().enumerate() {
             if let Some(arm) = arm {
@@ -103,10 +163,24 @@ fn cell(scene: &mut Scene, arm: &super::story::ArmStory<'_>, area: Area) {
     let colour = shade(scene, outcomes.ok_share());
     scene.fill(area, colour);
     let big = (area.height() * 0.3).clamp(BODY, 40.0);
-    let ok = format!("{} of {}", scale::count(outcomes.count(Outcome::Ok)), scale::count(outcomes.attempts));
+    let ok = format!(
+        "{} of {}",
+        scale::count(outcomes.count(Outcome::Ok)),
+        scale::count(outcomes.attempts)
+    );
     let two = area.height() >= big + SMALL + 26.0;
-    let y = if two { area.middle() - SMALL * 0.7 } else { area.middle() };
-    scene.text(Text::new(ok, middle, y, big, colour.text_on()).bold().middle().within(room).centred());
+    let y = if two {
+        area.middle() - SMALL * 0.7
+    } else {
+        area.middle()
+    };
+    scene.text(
+        Text::new(ok, middle, y, big, colour.text_on())
+            .bold()
+            .middle()
+            .within(room)
+            .centred(),
+    );
     if two {
         let y = area.middle() + big * 0.5 + 8.0;
         let text = Text::new(arm.overflowed(), middle, y, SMALL, colour.text_on());

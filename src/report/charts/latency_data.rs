@@ -55,9 +55,13 @@ impl Latency {
         latency.connected_us.sort_unstable();
         latency.waited_until_us.sort_unstable();
         latency.well_us.sort_unstable();
-        let client = trials.first().map(|one| one.client.as_ref().unwrap_or(&one.server));
+        let client = trials
+            .first()
+            .map(|one| one.client.as_ref().unwrap_or(&one.server));
         let schedule = client.and_then(|client| SynSchedule::of(&client.sysctls));
-        let sent_ms = schedule.map(|schedule| schedule.sent_ms).unwrap_or_default();
+        let sent_ms = schedule
+            .map(|schedule| schedule.sent_ms)
+            .unwrap_or_default();
         latency.retries_us = sent_ms.into_iter().skip(1).map(|ms| ms * 1_000).collect();
         latency
     }
@@ -67,8 +71,15 @@ impl Latency {
         let connected_us = attempt.connected_us.map(since_start);
         let class = outcome(attempt);
         // Where nobody speaks, a client is well as soon as it is connected.
-        let well_at = attempt.first_byte_us.or(attempt.connected_us).unwrap_or(attempt.ended_us);
-        let end_us = since_start(if class == Outcome::Ok { well_at } else { attempt.ended_us });
+        let well_at = attempt
+            .first_byte_us
+            .or(attempt.connected_us)
+            .unwrap_or(attempt.ended_us);
+        let end_us = since_start(if class == Outcome::Ok {
+            well_at
+        } else {
+            attempt.ended_us
+        });
         self.attempts += 1;
         if let Some(connected_us) = connected_us {
             self.connected_us.push(connected_us);
@@ -109,7 +120,11 @@ impl Latency {
     pub(super) fn clusters(&self) -> Vec<Cluster> {
         let chunks = self.well_us.chunk_by(|a, b| b - a < CLUSTER_US);
         chunks
-            .map(|chunk| Cluster { from_us: chunk[0], to_us: chunk[chunk.len() - 1], n: chunk.len() })
+            .map(|chunk| Cluster {
+                from_us: chunk[0],
+                to_us: chunk[chunk.len() - 1],
+                n: chunk.len(),
+            })
             .collect()
     }
 }

@@ -33,13 +33,21 @@ impl Matrix {
             .iter()
             .map(|name| {
                 let (base, suffix) = name.rsplit_once('/')?;
-                let levels: Option<Vec<_>> = suffix.split(',').map(|part| part.split_once('=')).collect();
+                let levels: Option<Vec<_>> =
+                    suffix.split(',').map(|part| part.split_once('=')).collect();
                 Some((base, levels?))
             })
             .collect::<Option<_>>()?;
         let (base, first) = parsed.first()?;
-        let keys = |levels: &[(&str, &str)]| levels.iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>();
-        let alike = parsed.iter().all(|(other, levels)| other == base && keys(levels) == keys(first));
+        let keys = |levels: &[(&str, &str)]| {
+            levels
+                .iter()
+                .map(|(key, _)| (*key).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let alike = parsed
+            .iter()
+            .all(|(other, levels)| other == base && keys(levels) == keys(first));
         if !alike || parsed.len() < 2 {
             return None;
         }
@@ -50,25 +58,39 @@ impl Matrix {
                 .iter()
                 .map(|(_, arm)| {
                     let level = arm[n].1;
-                    levels.iter().position(|one| one == level).unwrap_or_else(|| {
-                        levels.push(level.to_owned());
-                        levels.len() - 1
-                    })
+                    levels
+                        .iter()
+                        .position(|one| one == level)
+                        .unwrap_or_else(|| {
+                            levels.push(level.to_owned());
+                            levels.len() - 1
+                        })
                 })
                 .collect();
             if levels.len() > 1 {
-                places.iter_mut().zip(of_arms).for_each(|(place, level)| place.push(level));
-                factors.push(Factor { name: (*name).to_owned(), levels });
+                places
+                    .iter_mut()
+                    .zip(of_arms)
+                    .for_each(|(place, level)| place.push(level));
+                factors.push(Factor {
+                    name: (*name).to_owned(),
+                    levels,
+                });
             }
         }
-        Some(Self { base: (*base).to_owned(), factors, places })
+        Some(Self {
+            base: (*base).to_owned(),
+            factors,
+            places,
+        })
     }
 
     /// The levels of the varying factors, `backlog=1, accept-delay=0s`.
     pub(super) fn label(&self, arm: usize) -> String {
         let parts = self.factors.iter().zip(&self.places[arm]);
-        let parts: Vec<String> =
-            parts.map(|(factor, &level)| format!("{}={}", factor.name, factor.levels[level])).collect();
+        let parts: Vec<String> = parts
+            .map(|(factor, &level)| format!("{}={}", factor.name, factor.levels[level]))
+            .collect();
         parts.join(", ")
     }
 
@@ -84,20 +106,34 @@ impl Matrix {
     pub(super) fn slices(&self, (rows, columns): (usize, usize)) -> Vec<Slice> {
         let fixed = |place: &[usize]| -> Vec<(usize, usize)> {
             let others = place.iter().copied().enumerate();
-            others.filter(|(n, _)| *n != rows && *n != columns).collect()
+            others
+                .filter(|(n, _)| *n != rows && *n != columns)
+                .collect()
         };
-        let empty = vec![vec![None; self.factors[columns].levels.len()]; self.factors[rows].levels.len()];
+        let empty =
+            vec![vec![None; self.factors[columns].levels.len()]; self.factors[rows].levels.len()];
         let mut slices: Vec<(Vec<(usize, usize)>, Slice)> = Vec::new();
         for (arm, place) in self.places.iter().enumerate() {
             let fixed = fixed(place);
-            let at = slices.iter().position(|(one, _)| *one == fixed).unwrap_or_else(|| {
-                let words: Vec<String> = fixed
-                    .iter()
-                    .map(|&(n, level)| format!("{}={}", self.factors[n].name, self.factors[n].levels[level]))
-                    .collect();
-                slices.push((fixed, Slice { title: words.join(", "), cells: empty.clone() }));
-                slices.len() - 1
-            });
+            let at = slices
+                .iter()
+                .position(|(one, _)| *one == fixed)
+                .unwrap_or_else(|| {
+                    let words: Vec<String> = fixed
+                        .iter()
+                        .map(|&(n, level)| {
+                            format!("{}={}", self.factors[n].name, self.factors[n].levels[level])
+                        })
+                        .collect();
+                    slices.push((
+                        fixed,
+                        Slice {
+                            title: words.join(", "),
+                            cells: empty.clone(),
+                        },
+                    ));
+                    slices.len() - 1
+                });
             slices[at].1.cells[place[rows]][place[columns]] = Some(arm);
         }
         slices.into_iter().map(|(_, slice)| slice).collect()
@@ -110,10 +146,19 @@ mod tests {
 
     #[test]
     fn names_give_factors_levels_and_places() {
-        let names = ["m/b=1,d=0s,x=1", "m/b=1,d=80ms,x=1", "m/b=128,d=0s,x=1", "m/b=128,d=80ms,x=1"];
+        let names = [
+            "m/b=1,d=0s,x=1",
+            "m/b=1,d=80ms,x=1",
+            "m/b=128,d=0s,x=1",
+            "m/b=128,d=80ms,x=1",
+        ];
         let matrix = Matrix::of(&names).unwrap();
         assert_eq!(matrix.base, "m");
-        let named: Vec<_> = matrix.factors.iter().map(|one| (one.name.as_str(), one.levels.len())).collect();
+        let named: Vec<_> = matrix
+            .factors
+            .iter()
+            .map(|one| (one.name.as_str(), one.levels.len()))
+            .collect();
         assert_eq!(named, [("b", 2), ("d", 2)]);
         assert_eq!(matrix.label(2), "b=128, d=0s");
         let slices = matrix.slices(matrix.axes().unwrap());
@@ -123,18 +168,36 @@ mod tests {
 
     #[test]
     fn more_than_two_factors_give_a_slice_for_each_level_of_the_others() {
-        let names = ["m/a=0,b=1,c=x", "m/a=0,b=2,c=x", "m/a=1,b=1,c=x", "m/a=1,b=1,c=y", "m/a=0,b=1,c=z"];
+        let names = [
+            "m/a=0,b=1,c=x",
+            "m/a=0,b=2,c=x",
+            "m/a=1,b=1,c=x",
+            "m/a=1,b=1,c=y",
+            "m/a=0,b=1,c=z",
+        ];
         let matrix = Matrix::of(&names).unwrap();
         let axes = matrix.axes().unwrap();
         assert_eq!(axes, (0, 2));
         let slices = matrix.slices(axes);
-        assert_eq!(slices.iter().map(|one| one.title.as_str()).collect::<Vec<_>>(), ["b=1", "b=2"]);
+        assert_eq!(
+            slices
+                .iter()
+                .map(|one| one.title.as_str())
+                .collect::<Vec<_>>(),
+            ["b=1", "b=2"]
+        );
         assert_eq!(slices[0].cells[1], [Some(2), Some(3), None]);
     }
 
     #[test]
     fn other_names_are_no_matrix() {
-        for names in [&["arm-a", "arm-b"][..], &["m/b=1"], &["m/b=1", "n/b=2"], &["m/b=1", "m/c=2"], &["m/b=1", "m/b"]] {
+        for names in [
+            &["arm-a", "arm-b"][..],
+            &["m/b=1"],
+            &["m/b=1", "n/b=2"],
+            &["m/b=1", "m/c=2"],
+            &["m/b=1", "m/b"],
+        ] {
             assert_eq!(Matrix::of(names), None, "{names:?}");
         }
     }

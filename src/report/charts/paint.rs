@@ -2,7 +2,9 @@
 
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color as _, FontFamily, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle};
+use plotters::style::{
+    Color as _, FontFamily, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle,
+};
 
 use super::font;
 use super::scene::{Anchor, Mark, Scene, Text};
@@ -64,7 +66,10 @@ struct Painter<B> {
 impl<B: DrawingBackend> Painter<B> {
     fn paint(&mut self, scene: &Scene) -> Result<(), ChartError> {
         let (width, height) = self.backend.get_size();
-        let size = (i32::try_from(width).unwrap_or(i32::MAX), i32::try_from(height).unwrap_or(i32::MAX));
+        let size = (
+            i32::try_from(width).unwrap_or(i32::MAX),
+            i32::try_from(height).unwrap_or(i32::MAX),
+        );
         self.rectangle((0, 0), size, scene.palette().paper)?;
         for mark in &scene.marks {
             match mark {
@@ -72,17 +77,32 @@ impl<B: DrawingBackend> Painter<B> {
                     let from = self.point((area.left, area.top));
                     let (right, bottom) = self.point((area.right, area.bottom));
                     // A thing that is there is seen.
-                    self.rectangle(from, (right.max(from.0 + 1), bottom.max(from.1 + 1)), *colour)?;
+                    self.rectangle(
+                        from,
+                        (right.max(from.0 + 1), bottom.max(from.1 + 1)),
+                        *colour,
+                    )?;
                 }
-                Mark::Steps { corners, width, colour } => self.steps(corners, *width, *colour)?,
-                Mark::Band { pieces, right, colour } => self.band(pieces, *right, *colour)?,
+                Mark::Steps {
+                    corners,
+                    width,
+                    colour,
+                } => self.steps(corners, *width, *colour)?,
+                Mark::Band {
+                    pieces,
+                    right,
+                    colour,
+                } => self.band(pieces, *right, *colour)?,
             }
         }
         scene.texts.iter().try_for_each(|text| self.text(text))?;
         self.backend.present().map_err(drawing)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a canvas has far fewer than 2^31 pixels")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a canvas has far fewer than 2^31 pixels"
+    )]
     fn length(&self, units: f64) -> i32 {
         (units * self.scale).round() as i32
     }
@@ -92,11 +112,18 @@ impl<B: DrawingBackend> Painter<B> {
     }
 
     /// The rectangle up to, and without, its lower right corner.
-    fn rectangle(&mut self, from: (i32, i32), to: (i32, i32), colour: Rgb) -> Result<(), ChartError> {
+    fn rectangle(
+        &mut self,
+        from: (i32, i32),
+        to: (i32, i32),
+        colour: Rgb,
+    ) -> Result<(), ChartError> {
         if to.0 <= from.0 || to.1 <= from.1 {
             return Ok(());
         }
-        self.backend.draw_rect(from, to, &rgb(colour), true).map_err(drawing)
+        self.backend
+            .draw_rect(from, to, &rgb(colour), true)
+            .map_err(drawing)
     }
 
     fn steps(&mut self, corners: &[(f64, f64)], width: f64, colour: Rgb) -> Result<(), ChartError> {
@@ -116,7 +143,12 @@ impl<B: DrawingBackend> Painter<B> {
         Ok(())
     }
 
-    fn band(&mut self, pieces: &[(f64, f64, f64)], right: f64, colour: Rgb) -> Result<(), ChartError> {
+    fn band(
+        &mut self,
+        pieces: &[(f64, f64, f64)],
+        right: f64,
+        colour: Rgb,
+    ) -> Result<(), ChartError> {
         let ends = pieces.iter().skip(1).map(|piece| piece.0).chain([right]);
         let spans: Vec<_> = pieces.iter().zip(ends).collect();
         if !self.outlines {
@@ -126,15 +158,29 @@ impl<B: DrawingBackend> Painter<B> {
             }
             return Ok(());
         }
-        let upper = spans.iter().flat_map(|(piece, end)| [(piece.0, piece.1), (*end, piece.1)]);
-        let lower = spans.iter().rev().flat_map(|(piece, end)| [(*end, piece.2), (piece.0, piece.2)]);
-        let outline: Vec<(i32, i32)> = upper.chain(lower).map(|corner| self.point(corner)).collect();
-        self.backend.fill_polygon(outline, &rgb(colour)).map_err(drawing)
+        let upper = spans
+            .iter()
+            .flat_map(|(piece, end)| [(piece.0, piece.1), (*end, piece.1)]);
+        let lower = spans
+            .iter()
+            .rev()
+            .flat_map(|(piece, end)| [(*end, piece.2), (piece.0, piece.2)]);
+        let outline: Vec<(i32, i32)> = upper
+            .chain(lower)
+            .map(|corner| self.point(corner))
+            .collect();
+        self.backend
+            .fill_polygon(outline, &rgb(colour))
+            .map_err(drawing)
     }
 
     fn text(&mut self, text: &Text) -> Result<(), ChartError> {
         let em = text.size * self.scale;
-        let style = if text.bold { FontStyle::Bold } else { FontStyle::Normal };
+        let style = if text.bold {
+            FontStyle::Bold
+        } else {
+            FontStyle::Normal
+        };
         let font = (FontFamily::Name(font::FAMILY), em * self.type_size, style).into_font();
         let anchor = match text.anchor {
             Anchor::Start => HPos::Left,
@@ -146,7 +192,9 @@ impl<B: DrawingBackend> Painter<B> {
             .color(&colour)
             .pos(Pos::new(anchor, VPos::Top));
         let (x, top) = self.point((text.x, text.y - text.size * self.baseline));
-        self.backend.draw_text(&text.text, &style, (x, top)).map_err(drawing)
+        self.backend
+            .draw_text(&text.text, &style, (x, top))
+            .map_err(drawing)
     }
 }
 
@@ -154,7 +202,10 @@ const fn rgb(colour: Rgb) -> RGBColor {
     RGBColor(colour.0, colour.1, colour.2)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the form that map_err hands over")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the form that map_err hands over"
+)]
 fn drawing(error: impl std::error::Error) -> ChartError {
     ChartError::Drawing(error.to_string())
 }

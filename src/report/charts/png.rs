@@ -55,15 +55,28 @@ fn indexed(pixels: &[Pixel]) -> (Vec<Pixel>, Vec<u8>) {
     }
     let mut by_count: Vec<(Pixel, usize)> = counts.into_iter().collect();
     by_count.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-    let palette: Vec<Pixel> = by_count.iter().take(MOST_COLOURS).map(|(pixel, _)| *pixel).collect();
+    let palette: Vec<Pixel> = by_count
+        .iter()
+        .take(MOST_COLOURS)
+        .map(|(pixel, _)| *pixel)
+        .collect();
     let nearest = |pixel: Pixel| {
         let distance = |other: &Pixel| -> u32 {
-            pixel.iter().zip(other).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
+            pixel
+                .iter()
+                .zip(other)
+                .map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2))
+                .sum()
         };
-        let place = (0..palette.len()).min_by_key(|&n| distance(&palette[n])).unwrap_or(0);
+        let place = (0..palette.len())
+            .min_by_key(|&n| distance(&palette[n]))
+            .unwrap_or(0);
         u8::try_from(place).unwrap_or(0)
     };
-    let places: HashMap<Pixel, u8> = by_count.iter().map(|(pixel, _)| (*pixel, nearest(*pixel))).collect();
+    let places: HashMap<Pixel, u8> = by_count
+        .iter()
+        .map(|(pixel, _)| (*pixel, nearest(*pixel)))
+        .collect();
     let mut indices = Vec::with_capacity(pixels.len());
     for run in pixels.chunk_by(|a, b| a == b) {
         indices.resize(indices.len() + run.len(), places[&run[0]]);
@@ -77,12 +90,16 @@ mod tests {
 
     #[test]
     fn few_colours_stay_exact_and_many_are_bounded() {
-        let few: Vec<Pixel> = (0..1_000).map(|n| [u8::try_from(n % 200).unwrap(), 7, 9]).collect();
+        let few: Vec<Pixel> = (0..1_000)
+            .map(|n| [u8::try_from(n % 200).unwrap(), 7, 9])
+            .collect();
         let (palette, indices) = indexed(&few);
         for (pixel, &index) in few.iter().zip(&indices) {
             assert_eq!(palette[usize::from(index)], *pixel);
         }
-        let many: Vec<Pixel> = (0_u32..4_096).map(|n| [(n % 256) as u8, (n / 16) as u8, 0]).collect();
+        let many: Vec<Pixel> = (0_u32..4_096)
+            .map(|n| [(n % 256) as u8, (n / 16) as u8, 0])
+            .collect();
         assert!(indexed(&many).0.len() <= MOST_COLOURS);
     }
 

@@ -7,7 +7,10 @@ pub(super) fn ticks(most: f64, about: f64) -> Vec<f64> {
     }
     let rough = most / about;
     let power = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= rough * 0.999);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .map(|n| n * power)
+        .into_iter()
+        .find(|step| *step >= rough * 0.999);
     let step = step.unwrap_or(most);
     let mut ticks = Vec::new();
     let mut n = 0.0;
@@ -16,11 +19,6 @@ pub(super) fn ticks(most: f64, about: f64) -> Vec<f64> {
         n += 1.0;
     }
     ticks
-}
-
-/// Round whole values from 0 to `most`.
-pub(super) fn whole_ticks(most: f64, about: f64) -> Vec<f64> {
-    ticks(most, about).into_iter().filter(|tick| (tick - tick.round()).abs() < 1e-9).collect()
 }
 
 /// A count, or a mean of counts: `12`, `1,234`, `31.5`.
@@ -39,7 +37,11 @@ pub(super) fn count(value: f64) -> String {
         text.insert(0, '\u{2212}');
     }
     let tenths = ((rounded - whole).abs() * 10.0).round();
-    if tenths > 0.0 { format!("{text}.{tenths:.0}") } else { text }
+    if tenths > 0.0 {
+        format!("{text}.{tenths:.0}")
+    } else {
+        text
+    }
 }
 
 /// A share: `0 %`, `97 %`; what is not all is never `100 %`, and what is not nothing never `0 %`.
@@ -56,7 +58,11 @@ pub(super) fn percent(share: f64) -> String {
 /// A time: `0.4 ms`, `40 ms`, `1.03 s`, `12 s`.
 pub(super) fn time(ms: f64) -> String {
     let trimmed = |text: String| {
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        }
     };
     if ms < 9.95 {
         format!("{} ms", trimmed(format!("{ms:.1}")))
@@ -71,12 +77,22 @@ pub(super) fn time(ms: f64) -> String {
 
 /// Ticks of a time axis, all in the unit of its end.
 pub(super) fn time_ticks(most_ms: f64, about: f64) -> Vec<(f64, String)> {
-    let (unit_ms, unit) = if most_ms < 1_000.0 { (1.0, "ms") } else { (1_000.0, "s") };
+    let (unit_ms, unit) = if most_ms < 1_000.0 {
+        (1.0, "ms")
+    } else {
+        (1_000.0, "s")
+    };
     let decimals = |tick: f64| {
         let text = format!("{:.3}", tick / unit_ms);
-        format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+        format!(
+            "{} {unit}",
+            text.trim_end_matches('0').trim_end_matches('.')
+        )
     };
-    ticks(most_ms, about).into_iter().map(|tick| (tick, decimals(tick))).collect()
+    ticks(most_ms, about)
+        .into_iter()
+        .map(|tick| (tick, decimals(tick)))
+        .collect()
 }
 
 /// Moves the places apart so that neighbours keep `gap` and all stay between `low` and `high`, in their order.
@@ -110,20 +126,43 @@ mod tests {
     fn ticks_are_round() {
         assert_eq!(ticks(2_000.0, 5.0), [0.0, 500.0, 1_000.0, 1_500.0, 2_000.0]);
         assert_eq!(ticks(0.0, 5.0), [0.0]);
-        assert_eq!(whole_ticks(2.0, 5.0), [0.0, 1.0, 2.0]);
-        let labels: Vec<String> = time_ticks(2_100.0, 5.0).into_iter().map(|(_, label)| label).collect();
+        let labels: Vec<String> = time_ticks(2_100.0, 5.0)
+            .into_iter()
+            .map(|(_, label)| label)
+            .collect();
         assert_eq!(labels, ["0 s", "0.5 s", "1 s", "1.5 s", "2 s"]);
     }
 
     #[test]
     fn numbers_are_written_as_people_write_them() {
-        for (value, text) in [(0.0, "0"), (34.0, "34"), (31.25, "31.3"), (1_234.0, "1,234"), (1_000_000.0, "1,000,000"), (999.96, "1,000"), (-4.0, "\u{2212}4")] {
+        for (value, text) in [
+            (0.0, "0"),
+            (34.0, "34"),
+            (31.25, "31.3"),
+            (1_234.0, "1,234"),
+            (1_000_000.0, "1,000,000"),
+            (999.96, "1,000"),
+            (-4.0, "\u{2212}4"),
+        ] {
             assert_eq!(count(value), text);
         }
-        for (ms, text) in [(0.0, "0 ms"), (0.43, "0.4 ms"), (40.2, "40 ms"), (1_008.0, "1.01 s"), (2_000.0, "2 s"), (12_500.0, "12.5 s")] {
+        for (ms, text) in [
+            (0.0, "0 ms"),
+            (0.43, "0.4 ms"),
+            (40.2, "40 ms"),
+            (1_008.0, "1.01 s"),
+            (2_000.0, "2 s"),
+            (12_500.0, "12.5 s"),
+        ] {
             assert_eq!(time(ms), text);
         }
-        for (share, text) in [(0.0, "0 %"), (0.001, "under 1 %"), (0.5, "50 %"), (0.999, "over 99 %"), (1.0, "100 %")] {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (0.001, "under 1 %"),
+            (0.5, "50 %"),
+            (0.999, "over 99 %"),
+            (1.0, "100 %"),
+        ] {
             assert_eq!(percent(share), text);
         }
     }

@@ -20,7 +20,10 @@ pub struct Size {
 
 impl Default for Size {
     fn default() -> Self {
-        Self { width: 1_600, height: 900 }
+        Self {
+            width: 1_600,
+            height: 900,
+        }
     }
 }
 
@@ -28,7 +31,9 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let sides = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+        let sides = text
+            .split_once('x')
+            .and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
         match sides {
             Some((width @ 640..=4_000, height @ 360..=4_000)) => Ok(Self { width, height }),
             _ => Err(format!(
@@ -62,7 +67,12 @@ pub(super) struct Area {
 
 impl Area {
     pub(super) const fn new(left: f64, top: f64, right: f64, bottom: f64) -> Self {
-        Self { left, top, right, bottom }
+        Self {
+            left,
+            top,
+            right,
+            bottom,
+        }
     }
 
     pub(super) fn width(self) -> f64 {
@@ -78,11 +88,17 @@ impl Area {
     }
 
     pub(super) fn overlaps(self, other: Self) -> bool {
-        self.left < other.right && other.left < self.right && self.top < other.bottom && other.top < self.bottom
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
     }
 
     pub(super) fn holds(self, other: Self) -> bool {
-        self.left <= other.left && other.right <= self.right && self.top <= other.top && other.bottom <= self.bottom
+        self.left <= other.left
+            && other.right <= self.right
+            && self.top <= other.top
+            && other.bottom <= self.bottom
     }
 }
 
@@ -92,10 +108,18 @@ pub(super) enum Mark {
     /// A filled rectangle.
     Box(Area, Rgb),
     /// A line along these corners, each piece horizontal or vertical.
-    Steps { corners: Vec<(f64, f64)>, width: f64, colour: Rgb },
+    Steps {
+        corners: Vec<(f64, f64)>,
+        width: f64,
+        colour: Rgb,
+    },
     /// The area between an upper and a lower edge that change in steps: for each piece its left end, its
     /// upper and its lower edge; the last piece ends at `right`.
-    Band { pieces: Vec<(f64, f64, f64)>, right: f64, colour: Rgb },
+    Band {
+        pieces: Vec<(f64, f64, f64)>,
+        right: f64,
+        colour: Rgb,
+    },
 }
 
 /// Where a text's x is.
@@ -121,7 +145,15 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(text: impl Into<String>, x: f64, y: f64, size: f64, colour: Rgb) -> Self {
-        Self { text: text.into(), x, y, size, bold: false, colour, anchor: Anchor::Start }
+        Self {
+            text: text.into(),
+            x,
+            y,
+            size,
+            bold: false,
+            colour,
+            anchor: Anchor::Start,
+        }
     }
 
     pub(super) fn bold(self) -> Self {
@@ -129,21 +161,33 @@ impl Text {
     }
 
     pub(super) fn middle(self) -> Self {
-        Self { anchor: Anchor::Middle, ..self }
+        Self {
+            anchor: Anchor::Middle,
+            ..self
+        }
     }
 
     pub(super) fn end(self) -> Self {
-        Self { anchor: Anchor::End, ..self }
+        Self {
+            anchor: Anchor::End,
+            ..self
+        }
     }
 
     /// Moved so that its capitals are centred on `y`.
     pub(super) fn centred(self) -> Self {
-        Self { y: self.y + self.size * CAPITAL / 2.0, ..self }
+        Self {
+            y: self.y + self.size * CAPITAL / 2.0,
+            ..self
+        }
     }
 
     /// Cut in the middle to fit into `room`.
     pub(super) fn within(self, room: f64) -> Self {
-        Self { text: font::fitted(&self.text, self.size, self.bold, room), ..self }
+        Self {
+            text: font::fitted(&self.text, self.size, self.bold, room),
+            ..self
+        }
     }
 
     pub(super) fn width(&self) -> f64 {
@@ -158,7 +202,12 @@ impl Text {
             Anchor::Middle => self.x - width / 2.0,
             Anchor::End => self.x - width,
         };
-        Area::new(left, self.y - self.size * CAPITAL, left + width, self.y + self.size * DESCENDER)
+        Area::new(
+            left,
+            self.y - self.size * CAPITAL,
+            left + width,
+            self.y + self.size * DESCENDER,
+        )
     }
 }
 
@@ -177,7 +226,12 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(size: Size, theme: Theme) -> Self {
-        Self { size, theme, marks: Vec::new(), texts: Vec::new() }
+        Self {
+            size,
+            theme,
+            marks: Vec::new(),
+            texts: Vec::new(),
+        }
     }
 
     pub(super) fn palette(&self) -> Palette {
@@ -187,7 +241,12 @@ impl Scene {
     /// The whole canvas.
     pub(super) fn canvas(&self) -> Area {
         let unit = self.size.unit();
-        Area::new(0.0, 0.0, f64::from(self.size.width) / unit, f64::from(self.size.height) / unit)
+        Area::new(
+            0.0,
+            0.0,
+            f64::from(self.size.width) / unit,
+            f64::from(self.size.height) / unit,
+        )
     }
 
     pub(super) fn fill(&mut self, area: Area, colour: Rgb) {
@@ -197,7 +256,11 @@ impl Scene {
     }
 
     pub(super) fn steps(&mut self, corners: Vec<(f64, f64)>, width: f64, colour: Rgb) {
-        self.marks.push(Mark::Steps { corners, width, colour });
+        self.marks.push(Mark::Steps {
+            corners,
+            width,
+            colour,
+        });
     }
 
     pub(super) fn horizontal(&mut self, y: f64, left: f64, right: f64, width: f64, colour: Rgb) {
@@ -214,8 +277,15 @@ impl Scene {
         const GAP: f64 = 5.0;
         let length = (to.0 - from.0).abs().max((to.1 - from.1).abs());
         let at = |along: f64| {
-            let share = if length > 0.0 { (along / length).min(1.0) } else { 0.0 };
-            (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share)
+            let share = if length > 0.0 {
+                (along / length).min(1.0)
+            } else {
+                0.0
+            };
+            (
+                from.0 + (to.0 - from.0) * share,
+                from.1 + (to.1 - from.1) * share,
+            )
         };
         let mut along = 0.0;
         while along < length {
@@ -244,7 +314,8 @@ impl Scene {
     /// Places a text if it lies within `bounds` and meets no other.
     pub(super) fn text_if_free(&mut self, text: Text, bounds: Area) -> bool {
         let area = text.area();
-        let free = bounds.holds(area) && !self.texts.iter().any(|other| other.area().overlaps(area));
+        let free =
+            bounds.holds(area) && !self.texts.iter().any(|other| other.area().overlaps(area));
         if free {
             self.text(text);
         }
@@ -258,7 +329,12 @@ impl Scene {
     pub(super) fn assert_tidy(&self, what: &str) {
         let canvas = self.canvas();
         for (n, text) in self.texts.iter().enumerate() {
-            assert!(canvas.holds(text.area()), "{what}: {:?} leaves the canvas: {:?}", text.text, text.area());
+            assert!(
+                canvas.holds(text.area()),
+                "{what}: {:?} leaves the canvas: {:?}",
+                text.text,
+                text.area()
+            );
             for other in &self.texts[..n] {
                 assert!(
                     !text.area().overlaps(other.area()),
@@ -282,8 +358,19 @@ mod tests {
         for text in ["1600x900", "640x360", "4000x4000"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
-        for text in ["1600", "1600x", "x900", "100x100", "9000x900", "-1x-1", "1600x900x2"] {
-            assert!(text.parse::<Size>().unwrap_err().contains("1600x900"), "{text}");
+        for text in [
+            "1600",
+            "1600x",
+            "x900",
+            "100x100",
+            "9000x900",
+            "-1x-1",
+            "1600x900x2",
+        ] {
+            assert!(
+                text.parse::<Size>().unwrap_err().contains("1600x900"),
+                "{text}"
+            );
         }
     }
 

@@ -59,16 +59,26 @@ impl Outcomes {
             let n = mean(valid().filter_map(|trial| trial.count(class)).collect())?;
             (n > 0.0).then_some((class, n))
         };
-        Some(Self { attempts, parts: Outcome::ALL.into_iter().filter_map(part).collect() })
+        Some(Self {
+            attempts,
+            parts: Outcome::ALL.into_iter().filter_map(part).collect(),
+        })
     }
 
     pub(super) fn count(&self, class: Outcome) -> f64 {
-        self.parts.iter().find(|(one, _)| *one == class).map_or(0.0, |(_, n)| *n)
+        self.parts
+            .iter()
+            .find(|(one, _)| *one == class)
+            .map_or(0.0, |(_, n)| *n)
     }
 
     /// The share of a count, from 0 to 1; 0 when nothing was attempted.
     pub(super) fn share(&self, n: f64) -> f64 {
-        if self.attempts > 0.0 { n / self.attempts } else { 0.0 }
+        if self.attempts > 0.0 {
+            n / self.attempts
+        } else {
+            0.0
+        }
     }
 
     pub(super) fn ok_share(&self) -> f64 {
@@ -94,7 +104,12 @@ impl<'a> Story<'a> {
                 outcomes: Outcomes::of(result),
             })
             .collect();
-        let valid = |arm: &ArmResult| arm.trials.iter().filter(|one| one.status == Status::Ok).count();
+        let valid = |arm: &ArmResult| {
+            arm.trials
+                .iter()
+                .filter(|one| one.status == Status::Ok)
+                .count()
+        };
         Self {
             setting: setting(results),
             family,
@@ -134,11 +149,19 @@ impl ArmStory<'_> {
 
     /// A counter's mean growth in the server's namespace; `None` when it is unknown in any valid trial.
     pub(super) fn counter(&self, name: &str) -> Option<f64> {
-        let valid = self.result.trials.iter().filter(|trial| trial.status == Status::Ok);
-        let values: Option<Vec<i64>> =
-            valid.map(|trial| trial.counters.server.get(name).copied().flatten()).collect();
+        let valid = self
+            .result
+            .trials
+            .iter()
+            .filter(|trial| trial.status == Status::Ok);
+        let values: Option<Vec<i64>> = valid
+            .map(|trial| trial.counters.server.get(name).copied().flatten())
+            .collect();
         let values = values.filter(|values| !values.is_empty())?;
-        #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts of a trial are far below 2^53"
+        )]
         let mean = values.iter().sum::<i64>() as f64 / values.len() as f64;
         Some(mean)
     }
@@ -149,7 +172,11 @@ impl ArmStory<'_> {
 
     /// The word for a client that is well.
     pub(super) fn well(&self) -> &'static str {
-        if self.result.settings.protocol.speaks_first == SpeaksFirst::Nobody { "connected" } else { "answered" }
+        if self.result.settings.protocol.speaks_first == SpeaksFirst::Nobody {
+            "connected"
+        } else {
+            "answered"
+        }
     }
 
     /// `30 of 200 answered`, or why there is nothing to say.
@@ -177,21 +204,37 @@ impl ArmStory<'_> {
 
     /// Why no trial is valid, in a word.
     pub(super) fn problem(&self) -> String {
-        let status = self.result.trials.first().map(|trial| format!("{:?}", trial.status).to_lowercase());
+        let status = self
+            .result
+            .trials
+            .first()
+            .map(|trial| format!("{:?}", trial.status).to_lowercase());
         status.unwrap_or_else(|| "not run".into())
     }
 }
 
 /// The readings of an arm's valid trials.
 fn measured<'a>(arm: &ArmResult, observations: &'a [Observation]) -> Vec<&'a Measured> {
-    let valid = |index| arm.trials.iter().any(|trial| trial.index == index && trial.status == Status::Ok);
-    let of_arm = observations.iter().filter(|one| one.arm == arm.name && valid(one.index));
+    let valid = |index| {
+        arm.trials
+            .iter()
+            .any(|trial| trial.index == index && trial.status == Status::Ok)
+    };
+    let of_arm = observations
+        .iter()
+        .filter(|one| one.arm == arm.name && valid(one.index));
     of_arm.filter_map(|one| one.measured.as_ref()).collect()
 }
 
 fn setting(results: &Results) -> String {
     let mut parts = vec!["backlog-lab".to_owned()];
-    parts.extend(results.host.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+    parts.extend(
+        results
+            .host
+            .kernel
+            .as_ref()
+            .map(|kernel| format!("Linux {kernel}")),
+    );
     parts.extend(results.host.cpus.map(|cpus| format!("{cpus} processors")));
     parts.push(format!("run {}", results.run_id));
     if !results.complete {
@@ -203,14 +246,20 @@ fn setting(results: &Results) -> String {
 /// Labels that tell the arms apart, and what was cut from all of them.
 fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
     if let Some(matrix) = matrix {
-        return (Some(matrix.base.clone()), (0..names.len()).map(|n| matrix.label(n)).collect());
+        return (
+            Some(matrix.base.clone()),
+            (0..names.len()).map(|n| matrix.label(n)).collect(),
+        );
     }
     let folder = |name: &str| name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     let first = names.first().and_then(|name| folder(name));
     let shared = names.len() > 1 && names.iter().all(|name| folder(name) == first);
     let common = first.filter(|_| shared);
     let cut = common.as_ref().map_or(0, |common| common.len() + 1);
-    (common, names.iter().map(|name| name[cut..].to_owned()).collect())
+    (
+        common,
+        names.iter().map(|name| name[cut..].to_owned()).collect(),
+    )
 }
 
 /// Counters that tell of a full queue, the telling ones first.

@@ -6,28 +6,45 @@ use crate::result::Outcome;
 
 /// A colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Rgb(pub u8, pub u8, pub u8);
+pub(super) struct Rgb(pub(super) u8, pub(super) u8, pub(super) u8);
 
 impl Rgb {
     /// This colour with `share` of another in it; opaque, so that a picture needs few colours.
     pub(super) fn mixed(self, other: Self, share: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
-        let mix = |a: u8, b: u8| (f64::from(a) * (1.0 - share) + f64::from(b) * share).round() as u8;
-        Self(mix(self.0, other.0), mix(self.1, other.1), mix(self.2, other.2))
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between two bytes"
+        )]
+        let mix =
+            |a: u8, b: u8| (f64::from(a) * (1.0 - share) + f64::from(b) * share).round() as u8;
+        Self(
+            mix(self.0, other.0),
+            mix(self.1, other.1),
+            mix(self.2, other.2),
+        )
     }
 
     /// The lightness that the eye sees, from 0 to 1 (the luminance of WCAG 2).
     pub(super) fn luminance(self) -> f64 {
         let linear = |byte: u8| {
             let c = f64::from(byte) / 255.0;
-            if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+            if c <= 0.040_45 {
+                c / 12.92
+            } else {
+                ((c + 0.055) / 1.055).powf(2.4)
+            }
         };
         0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2)
     }
 
     /// Black or white, whichever is easier to read on this colour.
     pub(super) fn text_on(self) -> Self {
-        if self.luminance() > 0.25 { Self(0x11, 0x15, 0x1a) } else { Self(0xff, 0xff, 0xff) }
+        if self.luminance() > 0.25 {
+            Self(0x11, 0x15, 0x1a)
+        } else {
+            Self(0xff, 0xff, 0xff)
+        }
     }
 }
 
@@ -114,10 +131,18 @@ mod tests {
             a.max(b) / a.min(b)
         };
         for theme in [Theme::Light, Theme::Dark] {
-            let Palette { paper, ink, muted, .. } = theme.palette();
-            assert!(contrast(paper, ink) > 12.0 && contrast(paper, muted) > 4.5, "{theme:?}");
+            let Palette {
+                paper, ink, muted, ..
+            } = theme.palette();
+            assert!(
+                contrast(paper, ink) > 12.0 && contrast(paper, muted) > 4.5,
+                "{theme:?}"
+            );
             for colour in Outcome::ALL.map(|one| theme.outcome(one)) {
-                assert!(contrast(colour, colour.text_on()) > 4.0, "{theme:?} {colour:?}");
+                assert!(
+                    contrast(colour, colour.text_on()) > 4.0,
+                    "{theme:?} {colour:?}"
+                );
             }
         }
     }
