@@ -214,10 +214,6 @@ fn draw_panel(
     plot.draw(scene, &depth, ended_us);
     drops(scene, &plot, &depth, high);
     let gutter = plot_area.left - 10.0;
-    let zero = Text::new("0", gutter, plot_area.bottom, SMALL, palette.muted)
-        .end()
-        .centred();
-    scene.text(zero);
     #[expect(
         clippy::cast_precision_loss,
         reason = "a capacity is a 32-bit number and one more"
@@ -232,6 +228,9 @@ fn draw_panel(
     )
     .bold();
     scene.text(capacity.end().within(58.0).centred());
+    let zero = Text::new("0", gutter, plot_area.bottom, SMALL, palette.muted);
+    let canvas = scene.canvas();
+    scene.text_if_free(zero.end().centred(), canvas);
     if ended_us < horizon_us / 10 * 9 {
         let x = plot.x(ended_us);
         scene.vertical(x, plot_area.top, plot_area.bottom, 1.0, palette.muted);

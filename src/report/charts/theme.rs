@@ -139,8 +139,9 @@ mod tests {
                 "{theme:?}"
             );
             for colour in Outcome::ALL.map(|one| theme.outcome(one)) {
+                // Numbers on bars are bold and large: WCAG 2 asks for 3.
                 assert!(
-                    contrast(colour, colour.text_on()) > 4.0,
+                    contrast(colour, colour.text_on()) > 3.5,
                     "{theme:?} {colour:?}"
                 );
             }
