@@ -174,7 +174,7 @@ fn sampling() -> Outcome<()> {
                     diag.look(address)?.ok_or("nothing listens")?;
                 }
             }
-            Ok(cpu()? - before)
+            Ok(cpu()?.saturating_sub(before))
         };
         // In turns, so that a slow drift of the machine meets both alike.
         let (mut looking, mut idle) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
 //! The stacked bar of outcomes, and chart (a): outcomes per arm.
 
+use super::font;
 use super::frame::{self, BODY, SMALL, Swatch};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
@@ -64,13 +65,12 @@ pub(super) fn outcome_legend(story: &Story<'_>, theme: Theme) -> Vec<(Swatch, St
         .collect()
 }
 
-/// `2 reset, 1 other`.
-pub(super) fn in_words(parts: &[(Outcome, f64)]) -> String {
-    let parts: Vec<String> = parts
+/// `2 reset`, `1 other`.
+pub(super) fn in_words(parts: &[(Outcome, f64)]) -> Vec<String> {
+    let told = parts
         .iter()
-        .map(|(class, n)| format!("{} {class}", scale::count(*n)))
-        .collect();
-    parts.join(", ")
+        .map(|(class, n)| format!("{} {class}", scale::count(*n)));
+    told.collect()
 }
 
 /// Chart (a): what became of the attempts of each arm.
@@ -126,51 +126,41 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             outcomes,
             (half * 0.75).clamp(BODY.min(half * 1.6), 28.0),
         );
-        let ok = format!(
-            "{} of {} {}",
+        let mut ok = format!(
+            "{} of {}",
             scale::count(outcomes.count(Outcome::Ok)),
-            scale::count(outcomes.attempts),
-            arm.well()
+            scale::count(outcomes.attempts)
         );
+        if row.height() >= 48.0 {
+            ok += &format!(" {}", arm.well());
+        }
         let room = body.right - told;
         let few: Vec<_> = untold
             .into_iter()
             .filter(|(class, _)| *class != Outcome::Ok)
             .collect();
         let two_lines = !few.is_empty() && row.height() >= 48.0;
-        let y = if two_lines {
-            row.middle() - 13.0
-        } else {
-            row.middle()
-        };
-        let ok = Text::new(ok, told, y, BODY, palette.ink)
-            .bold()
-            .within(room)
-            .centred();
-        let used = ok.width();
+        let (up, down) = if two_lines { (13.0, 13.0) } else { (0.0, 0.0) };
+        let ok = Text::new(ok, told, row.middle() - up, BODY, palette.ink).bold();
+        let ok = ok.shrunk(room).centred();
+        let beside = if two_lines { 0.0 } else { ok.width() + 14.0 };
         scene.text(ok);
-        if two_lines {
-            let few = Text::new(
-                in_words(&few),
-                told,
-                row.middle() + 13.0,
-                SMALL,
-                palette.muted,
-            );
-            scene.text(few.within(room).centred());
-        } else if !few.is_empty() {
-            let few = Text::new(
-                in_words(&few),
-                told + used + 12.0,
-                row.middle(),
-                SMALL,
-                palette.muted,
-            );
-            scene.text(few.within(room - used - 12.0).centred());
-        }
+        let few = font::listed(&in_words(&few), SMALL, false, room - beside);
+        let few = Text::new(
+            few,
+            told + beside,
+            row.middle() + down,
+            SMALL,
+            palette.muted,
+        );
+        scene.text(few.centred());
     }
     let told = story.arms.iter().map(|arm| match &arm.outcomes {
-        Some(outcomes) => format!("{}: {}", arm.result.name, in_words(&outcomes.parts)),
+        Some(outcomes) => format!(
+            "{}: {}",
+            arm.result.name,
+            in_words(&outcomes.parts).join(", ")
+        ),
         None => format!("{}: {}", arm.result.name, arm.problem()),
     });
     let alt = format!(

@@ -1,10 +1,11 @@
 //! `comparison`: one figure that tells the story of all arms.
 
 use super::frame::{self, BODY, SMALL, Swatch};
+use super::matrix::{Matrix, Slice};
 use super::scene::{Area, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::Theme;
-use super::{ChartId, Figure, bars, depth, findings, scale};
+use super::{ChartId, Figure, bars, depth, findings, font, scale};
 use crate::result::Outcome;
 
 /// The whole run in one figure.
@@ -22,7 +23,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     entries.push((Swatch::Dashed(palette.muted), "its capacity".into()));
     let content = frame::legend(&mut scene, content, &entries);
     match square(story) {
-        Some(cells) => grid(&mut scene, story, &cells, content),
+        Some((matrix, axes, slice)) => grid(&mut scene, story, matrix, axes, &slice, content),
         None => rows(&mut scene, story, content),
     }
     let told = story.arms.iter().map(|arm| {
@@ -57,12 +58,12 @@ fn slowest(arm: &ArmStory<'_>) -> Option<String> {
 }
 
 /// The cells of a matrix that is small enough for a cell to hold everything.
-fn square(story: &Story<'_>) -> Option<(usize, usize, Vec<Vec<Option<usize>>>)> {
+fn square<'a>(story: &'a Story<'_>) -> Option<(&'a Matrix, (usize, usize), Slice)> {
     let matrix = story.matrix.as_ref()?;
     let axes = matrix.axes().filter(|_| matrix.factors.len() == 2)?;
     let small = matrix.factors.iter().all(|factor| factor.levels.len() <= 3);
-    let cells = matrix.slices(axes).pop().filter(|_| small)?.cells;
-    Some((axes.0, axes.1, cells))
+    let slice = matrix.slices(axes).pop().filter(|_| small)?;
+    Some((matrix, axes, slice))
 }
 
 /// A row for each arm: outcomes, queue, overflows, idle time.
@@ -111,12 +112,12 @@ fn rows(scene: &mut Scene, story: &Story<'_>, content: Area) {
             .map_or_else(|| "unknown".into(), scale::count);
         let size = if arm.overflows().is_some() { big } else { BODY };
         let text = Text::new(overflows, numbers[0], row.middle(), size, palette.ink).bold();
-        scene.text(text.within(140.0).centred());
+        scene.text(text.shrunk(140.0).centred());
         let idle = arm
             .figure("idle-percent")
             .map_or_else(|| "\u{2013}".into(), |idle| format!("{idle:.0} %"));
         let text = Text::new(idle, numbers[1], row.middle(), big.min(30.0), palette.ink);
-        scene.text(text.within(90.0).centred());
+        scene.text(text.shrunk(84.0).centred());
     }
 }
 
@@ -134,14 +135,9 @@ fn outcome_bar(scene: &mut Scene, arm: &ArmStory<'_>, bar: Area, bounds: Area) {
         untold.insert(0, (Outcome::Ok, 0.0));
     }
     if !untold.is_empty() {
-        let text = Text::new(
-            bars::in_words(&untold),
-            bar.left,
-            bar.bottom + 22.0,
-            SMALL,
-            palette.muted,
-        );
-        scene.text_if_free(text.within(bar.width()), bounds);
+        let told = font::listed(&bars::in_words(&untold), SMALL, false, bar.width());
+        let text = Text::new(told, bar.left, bar.bottom + 22.0, SMALL, palette.muted);
+        scene.text_if_free(text, bounds);
     }
 }
 
@@ -174,22 +170,23 @@ fn queue_picture(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, horizon_us: 
         palette.ink,
     )
     .bold();
-    scene.text(text.end().within(58.0).centred());
+    scene.text(text.end().shrunk(58.0).centred());
 }
 
 /// A cell for each arm of a small matrix.
 fn grid(
     scene: &mut Scene,
     story: &Story<'_>,
-    (rows, columns, cells): &(usize, usize, Vec<Vec<Option<usize>>>),
+    matrix: &Matrix,
+    (rows, columns): (usize, usize),
+    slice: &Slice,
     content: Area,
 ) {
-    let Some(matrix) = &story.matrix else { return };
     let palette = scene.palette();
-    let (down, across) = (&matrix.factors[*rows], &matrix.factors[*columns]);
+    let (down, across) = (&matrix.factors[rows], &matrix.factors[columns]);
     let level =
         |factor: &super::matrix::Factor, n: usize| format!("{}={}", factor.name, factor.levels[n]);
-    let gutters = (0..down.levels.len()).map(|n| super::font::width(&level(down, n), BODY, true));
+    let gutters = (0..down.levels.len()).map(|n| font::width(&level(down, n), BODY, true));
     let gutter = gutters.fold(0.0, f64::max).min(content.width() * 0.2) + 24.0;
     let body = Area {
         left: content.left + gutter,
@@ -202,7 +199,7 @@ fn grid(
         body.height() / down.levels.len() as f64,
     );
     let horizon_us = depth::horizon_us(story);
-    for (row, arms) in cells.iter().enumerate() {
+    for (row, arms) in slice.cells.iter().enumerate() {
         for (column, arm) in arms.iter().enumerate() {
             #[expect(clippy::cast_precision_loss, reason = "at most three levels")]
             let (left, top) = (

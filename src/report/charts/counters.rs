@@ -67,7 +67,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             let text = Text::new(number, x + length + gap, row.middle(), BODY, colour)
                 .bold()
                 .centred();
-            scene.text(text.within(column.right + BETWEEN - x - length - gap - 4.0));
+            scene.text(text.shrunk(column.right + BETWEEN - x - length - gap - 4.0));
         }
         x += width;
     }
@@ -121,7 +121,7 @@ fn heading(scene: &mut Scene, name: &str, column: Area) {
     let first = column.top - 14.0 - 24.0 * if lines.len() > 1 { 1.0 } else { 0.0 };
     for (line, y) in lines.iter().zip([first, first + 24.0]) {
         let text = Text::new(line, column.left, y, SMALL, palette.ink).bold();
-        scene.text(text.within(column.width()));
+        scene.text(text.shrunk(column.width()));
     }
 }
 

@@ -227,7 +227,7 @@ fn draw_panel(
         palette.ink,
     )
     .bold();
-    scene.text(capacity.end().within(58.0).centred());
+    scene.text(capacity.end().shrunk(58.0).centred());
     let zero = Text::new("0", gutter, plot_area.bottom, SMALL, palette.muted);
     let canvas = scene.canvas();
     scene.text_if_free(zero.end().centred(), canvas);
@@ -278,7 +278,11 @@ fn summary(depth: &Depth) -> Vec<String> {
         ),
     };
     vec![
-        format!("{sockets}deepest {} of {}", depth.deepest, depth.capacity),
+        format!(
+            "{sockets}deepest {} of {}",
+            many(depth.deepest.into()),
+            many(depth.capacity)
+        ),
         full,
         drops,
     ]
@@ -395,6 +399,10 @@ pub(super) fn time_axis(
     titled: bool,
     meaning: &str,
 ) {
+    if horizon_us <= 1 {
+        // Nothing took any time: there is nothing to measure it by.
+        return;
+    }
     let palette = scene.palette();
     #[expect(
         clippy::cast_precision_loss,
@@ -412,6 +420,7 @@ pub(super) fn time_axis(
     }
     if titled {
         let text = Text::new(meaning, plot.left, plot.bottom + 52.0, SMALL, palette.muted);
-        scene.text(text.within(plot.width()));
+        let canvas = scene.canvas();
+        scene.text_if_free(text, canvas);
     }
 }

@@ -18,7 +18,7 @@ fn told<'a>(story: &'a Story<'_>) -> Vec<(&'a ArmStory<'a>, &'a Outcomes)> {
 const NOTHING: &str = "No arm was measured";
 
 /// The arms with the smallest and the largest value; the first of equals.
-fn extremes<'a, T>(items: &'a [T], value: impl Fn(&T) -> f64) -> Option<(&'a T, &'a T)> {
+fn extremes<T>(items: &[T], value: impl Fn(&T) -> f64) -> Option<(&T, &T)> {
     let mut ends = (items.first()?, items.first()?);
     for item in items {
         if value(item) < value(ends.0) {

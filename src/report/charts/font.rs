@@ -74,6 +74,17 @@ pub(super) fn fitted(text: &str, size: f64, bold: bool, room: f64) -> String {
     String::new()
 }
 
+/// As many of the parts as fit, with an ellipsis for the others; nothing when not even one does.
+pub(super) fn listed(parts: &[String], size: f64, bold: bool, room: f64) -> String {
+    let first = |n: usize| match n {
+        0 => String::new(),
+        n if n == parts.len() => parts.join(", "),
+        n => format!("{}, \u{2026}", parts[..n].join(", ")),
+    };
+    let fits = |n: &usize| width(&first(*n), size, bold) <= room;
+    first((0..=parts.len()).rev().find(fits).unwrap_or(0))
+}
+
 /// Breaks a text at blanks into as few lines of at most `room` as possible, of about equal length.
 pub(super) fn lines(text: &str, size: f64, bold: bool, room: f64) -> Vec<String> {
     let fewest = filled(text, size, bold, room);

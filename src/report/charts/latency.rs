@@ -55,7 +55,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         let plot = Area {
             left: panel.area.left + 62.0,
             top,
-            right: panel.area.right - 74.0,
+            right: panel.area.right - 82.0,
             ..panel.area
         };
         draw(&mut scene, latency, plot, horizon_us);
@@ -236,16 +236,27 @@ fn ends(scene: &mut Scene, latency: &Latency, plot: Area) {
         Outcome::Ok,
     ));
     labels.retain(|(_, n, _)| *n > 0.0);
-    let places: Vec<f64> = labels.iter().map(|label| label.0).collect();
-    let Some(places) = scale::apart(&places, SMALL, plot.top + 6.0, plot.bottom - 6.0) else {
-        return;
+    // Where there is no room for all, those of the most clients stay.
+    let places = loop {
+        let places: Vec<f64> = labels.iter().map(|label| label.0).collect();
+        if let Some(places) = scale::apart(&places, SMALL, plot.top + 6.0, plot.bottom - 6.0) {
+            break places;
+        }
+        let fewest = labels
+            .iter()
+            .enumerate()
+            .min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        match fewest.map(|(n, _)| n) {
+            Some(n) => labels.remove(n),
+            None => return,
+        };
     };
     let palette = scene.palette();
     for ((_, n, class), y) in labels.into_iter().zip(places) {
         let swatch = Area::new(plot.right + 6.0, y - 7.0, plot.right + 10.0, y + 7.0);
         scene.fill(swatch, scene.theme.outcome(class));
         let text = Text::new(scale::count(n), plot.right + 16.0, y, SMALL, palette.ink).bold();
-        scene.text(text.within(58.0).centred());
+        scene.text(text.shrunk(66.0).centred());
     }
 }
 

@@ -193,7 +193,7 @@ impl<B: DrawingBackend> Painter<B> {
             .pos(Pos::new(anchor, VPos::Top));
         let (x, top) = self.point((text.x, text.y - text.size * self.baseline));
         self.backend
-            .draw_text(&text.text, &style, (x, top))
+            .draw_text(&text.words, &style, (x, top))
             .map_err(drawing)
     }
 }
@@ -202,10 +202,6 @@ const fn rgb(colour: Rgb) -> RGBColor {
     RGBColor(colour.0, colour.1, colour.2)
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the form that map_err hands over"
-)]
 fn drawing(error: impl std::error::Error) -> ChartError {
     ChartError::Drawing(error.to_string())
 }

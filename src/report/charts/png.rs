@@ -97,8 +97,8 @@ mod tests {
         for (pixel, &index) in few.iter().zip(&indices) {
             assert_eq!(palette[usize::from(index)], *pixel);
         }
-        let many: Vec<Pixel> = (0_u32..4_096)
-            .map(|n| [(n % 256) as u8, (n / 16) as u8, 0])
+        let many: Vec<Pixel> = (0..=u8::MAX)
+            .flat_map(|red| [[red, 0, 0], [red, 90, 9], [red, 9, 90]])
             .collect();
         assert!(indexed(&many).0.len() <= MOST_COLOURS);
     }

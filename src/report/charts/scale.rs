@@ -48,7 +48,7 @@ pub(super) fn count(value: f64) -> String {
 pub(super) fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.005 {
         "under 1 %".into()
-    } else if share < 1.0 && share >= 0.995 {
+    } else if (0.995..1.0).contains(&share) {
         "over 99 %".into()
     } else {
         format!("{:.0} %", share * 100.0)

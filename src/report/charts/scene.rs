@@ -133,7 +133,7 @@ pub(super) enum Anchor {
 /// A line of text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Text {
-    pub(super) text: String,
+    pub(super) words: String,
     pub(super) x: f64,
     /// Its baseline.
     pub(super) y: f64,
@@ -146,7 +146,7 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn new(text: impl Into<String>, x: f64, y: f64, size: f64, colour: Rgb) -> Self {
         Self {
-            text: text.into(),
+            words: text.into(),
             x,
             y,
             size,
@@ -185,13 +185,19 @@ impl Text {
     /// Cut in the middle to fit into `room`.
     pub(super) fn within(self, room: f64) -> Self {
         Self {
-            text: font::fitted(&self.text, self.size, self.bold, room),
+            words: font::fitted(&self.words, self.size, self.bold, room),
             ..self
         }
     }
 
+    /// As large as it can be in `room`: a number is never cut.
+    pub(super) fn shrunk(self, room: f64) -> Self {
+        let size = self.size * (room / self.width().max(1.0)).min(1.0);
+        Self { size, ..self }
+    }
+
     pub(super) fn width(&self) -> f64 {
-        font::width(&self.text, self.size, self.bold)
+        font::width(&self.words, self.size, self.bold)
     }
 
     /// The box that it fills, from the top of its capitals to the foot of its descenders.
@@ -306,7 +312,7 @@ impl Scene {
 
     /// Places a text. The layout answers for its place.
     pub(super) fn text(&mut self, text: Text) {
-        if !text.text.is_empty() {
+        if !text.words.is_empty() {
             self.texts.push(text);
         }
     }
@@ -332,16 +338,16 @@ impl Scene {
             assert!(
                 canvas.holds(text.area()),
                 "{what}: {:?} leaves the canvas: {:?}",
-                text.text,
+                text.words,
                 text.area()
             );
             for other in &self.texts[..n] {
                 assert!(
                     !text.area().overlaps(other.area()),
                     "{what}: {:?} at {:?} meets {:?} at {:?}",
-                    text.text,
+                    text.words,
                     text.area(),
-                    other.text,
+                    other.words,
                     other.area()
                 );
             }

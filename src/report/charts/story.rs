@@ -256,10 +256,37 @@ fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<Strin
     let shared = names.len() > 1 && names.iter().all(|name| folder(name) == first);
     let common = first.filter(|_| shared);
     let cut = common.as_ref().map_or(0, |common| common.len() + 1);
-    (
-        common,
-        names.iter().map(|name| name[cut..].to_owned()).collect(),
-    )
+    let own = names.iter().map(|name| &name[cut..]).collect();
+    (common, distinct(own))
+}
+
+/// Long names without the words that they have in common at both ends, but for one each.
+fn distinct(names: Vec<&str>) -> Vec<String> {
+    const LONG: usize = 34;
+    let split: Vec<Vec<&str>> = names
+        .iter()
+        .map(|name| name.split_inclusive('-').collect())
+        .collect();
+    let long = names.len() > 1 && names.iter().any(|name| name.chars().count() > LONG);
+    let Some(first) = split.first().filter(|_| long) else {
+        return names.into_iter().map(str::to_owned).collect();
+    };
+    let least = split.iter().map(Vec::len).min().unwrap_or(0);
+    let alike = |at: fn(&[&str], usize) -> usize, n: &usize| {
+        let word = first[at(first, *n)];
+        split.iter().all(|words| words[at(words, *n)] == word)
+    };
+    let head = (0..least).take_while(|n| alike(|_, n| n, n)).count();
+    let from_end = |words: &[&str], n: usize| words.len() - 1 - n;
+    let tail = (0..least - head).take_while(|n| alike(from_end, n)).count();
+    let (head, tail) = (head.saturating_sub(1), tail.saturating_sub(1));
+    let cut = |words: &Vec<&str>| {
+        let kept = words[head..words.len() - tail].concat();
+        let before = if head > 0 { "\u{2026}" } else { "" };
+        let after = if tail > 0 { "\u{2026}" } else { "" };
+        format!("{before}{kept}{after}")
+    };
+    split.iter().map(cut).collect()
 }
 
 /// Counters that tell of a full queue, the telling ones first.
@@ -294,5 +321,28 @@ impl Story<'_> {
         all.filter(|(n, (_, growth))| *n < 2 || growth.iter().flatten().any(|one| *one != 0.0))
             .take(MOST_COUNTERS)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_what_tells_them_apart() {
+        let (family, short) = labels(&["cases/k14-tail", "cases/k14-tail-control"], None);
+        assert_eq!(family.as_deref(), Some("cases"));
+        assert_eq!(short, ["k14-tail", "k14-tail-control"]);
+        let names = [
+            "a-long-name-that-says-much-about-arm-0-and-more",
+            "a-long-name-that-says-much-about-arm-12-and-more",
+        ];
+        let (_, short) = labels(&names, None);
+        assert_eq!(
+            short,
+            ["\u{2026}arm-0-and-\u{2026}", "\u{2026}arm-12-and-\u{2026}"]
+        );
+        let same = ["the-very-same-name-of-many-words-twice"; 2];
+        assert_eq!(labels(&same, None).1.len(), 2);
     }
 }

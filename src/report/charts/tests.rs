@@ -393,8 +393,8 @@ fn an_svg_has_titles_names_numbers_and_units_as_text() {
     for figure in figures(&run.results, &run.observations, options) {
         let svg = String::from_utf8(paint::svg(&figure.scene).unwrap()).unwrap();
         for text in &figure.scene.texts {
-            let escaped = text.text.replace('&', "&amp;").replace('\'', "&apos;");
-            assert!(svg.contains(&escaped), "{}", text.text);
+            let escaped = text.words.replace('&', "&amp;").replace('\'', "&apos;");
+            assert!(svg.contains(&escaped), "{}", text.words);
         }
         assert!(!svg.contains("<image"));
         told.insert(figure.id.file_stem(), svg);
@@ -463,7 +463,7 @@ fn every_bar_has_its_number_or_its_words() {
         .unwrap();
     for text in ["30", "150", "7"] {
         assert!(
-            outcomes.scene.texts.iter().any(|one| one.text == text),
+            outcomes.scene.texts.iter().any(|one| one.words == text),
             "{text}"
         );
     }
@@ -546,7 +546,7 @@ fn a_missing_counter_is_unknown_and_not_zero() {
             .scene
             .texts
             .iter()
-            .any(|text| text.text.contains(word))
+            .any(|text| text.words.contains(word))
     };
     assert!(said("counters", "unknown") && said("queue-depth", "drops unknown"));
 }
@@ -631,7 +631,7 @@ fn a_tail_of_one_second_is_a_cluster_of_its_own() {
         .unwrap();
     for words in ["131 within 131 ms", "69 at 1.08 s to 1.11 s"] {
         assert!(
-            latency.scene.texts.iter().any(|text| text.text == words),
+            latency.scene.texts.iter().any(|text| text.words == words),
             "{words}"
         );
     }
