@@ -5,6 +5,7 @@
 
 mod audit;
 mod audit_program;
+mod charts;
 mod facts;
 mod hold;
 mod kernel;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         audit_program::trials(),
+        charts::trials(),
         facts::trials(),
         hold::trials(),
         kernel::trials(),

@@ -99,7 +99,7 @@ fn rows(scene: &mut Scene, story: &Story<'_>, content: Area) {
     for (arm, row) in story.arms.iter().zip(&rows) {
         scene.horizontal(row.top, body.left, body.right, 1.0, palette.grid);
         frame::row_label(scene, arm, *row, label_width);
-        let half = (row.height() * 0.24).min(36.0);
+        let half = (row.height() * if pictured { 0.24 } else { 0.34 }).min(36.0);
         let bar = Area::new(left, row.middle() - half, bars_right, row.middle() + half);
         outcome_bar(scene, arm, bar, *row);
         if pictured {
@@ -129,7 +129,9 @@ fn outcome_bar(scene: &mut Scene, arm: &ArmStory<'_>, bar: Area, bounds: Area) {
         scene.text(text.within(bar.width()).centred());
         return;
     };
-    let size = (bar.height() * 0.45).clamp(17.0, 28.0);
+    let size = (bar.height() * 0.45)
+        .clamp(17.0, 28.0)
+        .min(bar.height() * 0.9);
     let mut untold = bars::stacked(scene, bar, outcomes, size);
     if outcomes.count(Outcome::Ok) == 0.0 {
         untold.insert(0, (Outcome::Ok, 0.0));

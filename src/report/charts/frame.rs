@@ -177,7 +177,7 @@ pub(super) struct Panel {
 #[expect(clippy::cast_precision_loss, reason = "a picture has few panels")]
 pub(super) fn panels(area: Area, n: usize, axis: f64) -> Vec<Panel> {
     const ACROSS: f64 = 44.0;
-    const DOWN: f64 = 20.0;
+    const DOWN: f64 = 30.0;
     let columns = match n {
         0..=3 => 1,
         4..=6 => 2,

@@ -82,11 +82,13 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     }
 }
 
+/// A tint of success: a client that waits may still have it.
 fn waiting(scene: &Scene) -> Rgb {
+    let share = if scene.theme == Theme::Dark { 0.5 } else { 0.3 };
     scene
         .palette()
         .paper
-        .mixed(scene.theme.outcome(Outcome::Ok), 0.3)
+        .mixed(scene.theme.outcome(Outcome::Ok), share)
 }
 
 #[expect(

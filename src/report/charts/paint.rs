@@ -29,17 +29,14 @@ pub(super) fn svg(scene: &Scene) -> Result<Vec<u8>, ChartError> {
     Ok(document.into_bytes())
 }
 
-/// How many samples a pixel has along each side: edges and glyphs are smoothed by their mean.
-const SAMPLES: u32 = 2;
-
-/// The scene as a PNG with a palette.
+/// The scene as a PNG with a palette, drawn larger and shrunk: that smooths edges and glyphs.
 pub(super) fn png(scene: &Scene) -> Result<Vec<u8>, ChartError> {
     font::register().map_err(ChartError::Font)?;
-    let (width, height) = (scene.size.width * SAMPLES, scene.size.height * SAMPLES);
+    let (width, height) = (scene.size.width * png::SIDE, scene.size.height * png::SIDE);
     let mut samples = vec![0_u8; width as usize * height as usize * 3];
     let mut painter = Painter {
         backend: BitMapBackend::with_buffer(&mut samples, (width, height)),
-        scale: scene.size.unit() * f64::from(SAMPLES),
+        scale: scene.size.unit() * f64::from(png::SIDE),
         // The backend takes the line height, and puts the baseline half of it below the top.
         type_size: f64::from(font::line_height()),
         baseline: f64::from(font::line_height()) / 2.0,
@@ -47,7 +44,7 @@ pub(super) fn png(scene: &Scene) -> Result<Vec<u8>, ChartError> {
     };
     painter.paint(scene)?;
     drop(painter);
-    let pixels = png::shrunk(&samples, width as usize, SAMPLES as usize);
+    let pixels = png::shrunk(&samples, width as usize);
     png::encoded(&pixels, scene.size.width, scene.size.height)
 }
 

@@ -7,21 +7,31 @@ use super::ChartError;
 
 type Pixel = [u8; 3];
 
-/// The means of squares of `side` by `side` samples.
-pub(super) fn shrunk(samples: &[u8], width: usize, side: usize) -> Vec<Pixel> {
-    let area = side * side;
-    let mut pixels = Vec::with_capacity(samples.len() / 3 / area);
-    for rows in samples.chunks_exact(width * 3 * side) {
-        for x in (0..width).step_by(side) {
-            let mut sums = [area / 2; 3];
-            for row in rows.chunks_exact(width * 3) {
-                for sample in row[x * 3..(x + side) * 3].chunks_exact(3) {
-                    for (sum, &byte) in sums.iter_mut().zip(sample) {
-                        *sum += usize::from(byte);
-                    }
-                }
+/// Samples along each side of a pixel.
+pub(super) const SIDE: u32 = 2;
+
+/// The means of squares of four samples; `width` is that of the samples.
+pub(super) fn shrunk(samples: &[u8], width: usize) -> Vec<Pixel> {
+    const SAMPLE: usize = 3;
+    let line = width * SAMPLE;
+    let mut pixels = Vec::with_capacity(samples.len() / SAMPLE / 4);
+    for lines in samples.chunks_exact(line * 2) {
+        let (upper, lower) = lines.split_at(line);
+        // Most of a chart is one colour: what is as the square before it needs no sums.
+        let mut before = (&upper[..0], &lower[..0], [0; 3]);
+        for (above, below) in upper
+            .chunks_exact(SAMPLE * 2)
+            .zip(lower.chunks_exact(SAMPLE * 2))
+        {
+            if (above, below) != (before.0, before.1) {
+                let mean = [0, 1, 2].map(|n| {
+                    let of =
+                        |samples: &[u8]| u16::from(samples[n]) + u16::from(samples[n + SAMPLE]);
+                    u8::try_from((of(above) + of(below) + 2) / 4).unwrap_or(u8::MAX)
+                });
+                before = (above, below, mean);
             }
-            pixels.push(sums.map(|sum| u8::try_from(sum / area).unwrap_or(u8::MAX)));
+            pixels.push(before.2);
         }
     }
     pixels
@@ -106,6 +116,6 @@ mod tests {
     #[test]
     fn a_square_becomes_its_mean() {
         let samples = [[0, 0, 0], [100, 0, 0], [0, 0, 0], [100, 8, 0]].concat();
-        assert_eq!(shrunk(&samples, 2, 2), [[50, 2, 0]]);
+        assert_eq!(shrunk(&samples, 2), [[50, 2, 0]]);
     }
 }
