@@ -166,7 +166,14 @@ fn are_drawn_as_asked() {
     ] {
         assert!(readme.contains(&format!("](charts/{name}.png)")), "{name}");
     }
-    assert!(readme.contains("k25-wrong-cures: 6 of 40 connected, 34 overflows"));
+    for text in [
+        "k25-wrong-cures: 6 of 40 connected, 34 overflows",
+        "nobody speaks",
+        "| `net.ipv4.tcp_max_syn_backlog` |",
+        "backlog-lab run cases/k25-wrong-cures",
+    ] {
+        assert!(readme.contains(text), "{text}");
+    }
     let output = report(folder.path(), &["--size", "10x10"])
         .output()
         .expect("the program starts");

@@ -697,3 +697,27 @@ fn the_same_success_with_another_tail_is_told() {
         "Everybody was answered in both arms, but small's slowest waited 4.1 s, large's 1.5 s"
     );
 }
+
+/// What a counter had before the clients came is none of their business.
+#[test]
+fn old_overflows_are_not_spoken_of() {
+    let mut one = quiet();
+    one.listeners[0].before.drops = Some(500);
+    one.listeners[0].after.drops = Some(500);
+    one.listeners[0].samples.drops.fill(Some(500));
+    one.server.counters = BeforeAfter {
+        before: Some(counters(500, 300)),
+        after: Some(counters(500, 500)),
+    };
+    let run = run(vec![("k24".into(), Some(one))]);
+    for figure in figures(&run.results, &run.observations, Options::default()) {
+        let words = figure.scene.texts.iter().map(|text| &text.words);
+        for words in words.chain([&figure.title, &figure.alt]) {
+            assert!(!words.contains("500"), "{:?}: {words}", figure.id);
+        }
+    }
+    assert_eq!(
+        run.results.arms[0].verdict.text,
+        "200 of 200 answered. No overflow."
+    );
+}
