@@ -29,7 +29,7 @@ fn observe(arm: &str) -> Measured {
     let catalog = Catalog::new(std::path::Path::new("/nonexistent"));
     let arms = catalog.load(&[arm.to_owned()], &[]).expect("a shipped arm");
     let plan = Plan::new(arms, 1, 1, Vec::new());
-    let measured = KernelLab.observe(plan.order()[0], &Arc::new(Progress::default()));
+    let measured = KernelLab::default().observe(plan.order()[0], &Arc::new(Progress::default()));
     measured.unwrap_or_else(|error| panic!("{arm}: {error}"))
 }
 
