@@ -20,6 +20,7 @@ use backlog_lab::manifest::Manifest;
 use backlog_lab::netns::{KernelSteps, Topology, enter};
 use backlog_lab::observation::Observation;
 use backlog_lab::probe::diag::Diag;
+use backlog_lab::probe::listener;
 use backlog_lab::report::charts::{Options, charts};
 use backlog_lab::result::results;
 use backlog_lab::run::RunFolder;
@@ -114,7 +115,13 @@ fn spawned(program: &str, arguments: &[&str]) -> Outcome<Option<()>> {
 fn a_look() -> Outcome<()> {
     const LOOKS: u32 = 200;
     let (topology, server) = listening()?;
-    let address = server.address();
+    let (address, sockets) = (server.address(), server.sockets());
+    let own = timed(51, || {
+        for socket in sockets.iter().cycle().take(LOOKS as usize) {
+            listener::look(socket)?.ok_or("nothing listens")?;
+        }
+        Ok(())
+    })? / LOOKS;
     let (look, ss) = topology.server.run(move || -> Result<_, String> {
         let fail = |error: Box<dyn Error>| error.to_string();
         let mut diag = Diag::open().map_err(|error| error.to_string())?;
@@ -142,7 +149,13 @@ fn a_look() -> Outcome<()> {
         },
     );
     row(
-        "one exact look",
+        "one look of the sampler, through the socket",
+        &micros(own),
+        "-",
+        "at most 10 us",
+    );
+    row(
+        "one exact look through `sock_diag`",
         &micros(look),
         &beside,
         "at most 10 us, 200 times cheaper",
@@ -157,33 +170,30 @@ fn cpu() -> Outcome<Duration> {
     Ok(Duration::from_micros(u64::try_from(micros)?))
 }
 
-/// A second of looks at 1 kHz beside a second of a timer that does nothing else.
+/// A second of looks at 1 kHz, as the sampler takes them, beside a second of a timer that does nothing else.
 fn sampling() -> Outcome<()> {
     const TICKS: u64 = 1_000;
-    let (topology, server) = listening()?;
-    let address = server.address();
-    let (looking, idle) = topology.server.run(move || -> Result<_, String> {
-        let fail = |error: Box<dyn Error>| error.to_string();
-        let mut diag = Diag::open().map_err(|error| error.to_string())?;
-        let mut second = |look: bool| -> Outcome<Duration> {
-            let before = cpu()?;
-            let clock = Clock::start();
-            for tick in 0..TICKS {
-                clock.sleep_until(tick * 1_000);
-                if look {
-                    diag.look(address)?.ok_or("nothing listens")?;
-                }
+    let (_topology, server) = listening()?;
+    let sockets = server.sockets();
+    let socket = sockets.first().ok_or("nothing listens")?;
+    let second = |look: bool| -> Outcome<Duration> {
+        let before = cpu()?;
+        let clock = Clock::start();
+        for tick in 0..TICKS {
+            clock.sleep_until(tick * 1_000);
+            if look {
+                listener::look(socket)?.ok_or("nothing listens")?;
             }
-            Ok(cpu()?.saturating_sub(before))
-        };
-        // In turns, so that a slow drift of the machine meets both alike.
-        let (mut looking, mut idle) = (Vec::new(), Vec::new());
-        for _ in 0..5 {
-            looking.push(second(true).map_err(fail)?);
-            idle.push(second(false).map_err(fail)?);
         }
-        Ok((median(looking), median(idle)))
-    })??;
+        Ok(cpu()?.saturating_sub(before))
+    };
+    // In turns, so that a slow drift of the machine meets both alike.
+    let (mut looking, mut idle) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        looking.push(second(true)?);
+        idle.push(second(false)?);
+    }
+    let (looking, idle) = (median(looking), median(idle));
     row(
         "a second of sampling at 1 kHz, processor time",
         &millis(looking),
@@ -227,28 +237,41 @@ fn readiness() -> Outcome<()> {
     Ok(())
 }
 
-/// `run arm-b --no-charts` from start to exit.
+/// `run arm-b --no-charts` from start to exit. A run in which a SYN is dropped waits a second for the next one:
+/// that is the kernel's time, and how often it happens depends on what else the machine does.
 fn a_whole_run() -> Outcome<()> {
+    const RUNS: usize = 31;
     let folder = tempfile::tempdir()?;
-    let mut n = 0;
-    let wall = timed(21, || {
-        n += 1;
+    let (mut all, mut undisturbed) = (Vec::new(), Vec::new());
+    for n in 0..RUNS {
         let out = folder.path().join(n.to_string());
-        let status = Command::new(env!("CARGO_BIN_EXE_backlog-lab"))
-            .args(["run", "arm-b", "--no-charts", "--quiet", "--out"])
+        let start = Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_backlog-lab"))
+            .args(["run", "arm-b", "--no-charts", "--quiet", "--json", "--out"])
             .arg(&out)
-            .stdout(Stdio::null())
-            .status()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(status.to_string().into())
+            .output()?;
+        let wall = start.elapsed();
+        let results: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let trial = &results["arms"][0]["trials"][0];
+        let overflows = &trial["counters"]["server"]["TcpExt.ListenOverflows"];
+        all.push(wall);
+        if overflows.as_i64() == Some(0) {
+            undisturbed.push(wall);
         }
-    })?;
+    }
+    let beside = format!(
+        "{} of {RUNS} without an overflow{}",
+        undisturbed.len(),
+        if undisturbed.is_empty() {
+            String::new()
+        } else {
+            format!(", these {}", millis(median(undisturbed)))
+        }
+    );
     row(
         "`run arm-b --no-charts`, wall",
-        &millis(wall),
-        "-",
+        &millis(median(all)),
+        &beside,
         "under 150 ms",
     );
     Ok(())

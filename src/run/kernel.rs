@@ -74,6 +74,7 @@ impl Lab for KernelLab {
         let watched = Watched {
             address: server.address(),
             cookies: server.cookies().map_err(TrialError::failed)?,
+            sockets: server.sockets(),
         };
         let mut diag = topology.server.run(Diag::open)??;
         let before = if arm.server.listen {
@@ -86,8 +87,8 @@ impl Lab for KernelLab {
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
         let sampler = if arm.server.listen {
-            let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
-            let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
+            let watched = watched.clone();
+            let start = move || Sampler::start(watched, SAMPLE_PERIOD_US, clock);
             Some(topology.server.run(start)?.map_err(TrialError::failed)?)
         } else {
             None
@@ -112,11 +113,12 @@ impl Lab for KernelLab {
         readings.after(&topology)?;
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
         let after = watched.look(&mut diag)?;
-        drop((sockets, held));
+        let listeners = listeners(&watched, arm.server.backlog, before, samples, after);
+        drop((sockets, watched, held));
 
         let measured = readings.measured(
             Parts {
-                listeners: listeners(&watched, arm.server.backlog, before, samples, after),
+                listeners,
                 attempts,
                 client_cpu_us,
                 log,
