@@ -48,7 +48,8 @@ fn all() -> Outcome<()> {
     a_look()?;
     sampling()?;
     readiness()?;
-    a_whole_run()?;
+    a_whole_run("arm-b")?;
+    a_whole_run("arm-b-control")?;
     pictures()
 }
 
@@ -237,9 +238,9 @@ fn readiness() -> Outcome<()> {
     Ok(())
 }
 
-/// `run arm-b --no-charts` from start to exit. A run in which a SYN is dropped waits a second for the next one:
+/// `run ARM --no-charts` from start to exit. A run in which a SYN is dropped waits a second for the next one:
 /// that is the kernel's time, and how often it happens depends on what else the machine does.
-fn a_whole_run() -> Outcome<()> {
+fn a_whole_run(arm: &str) -> Outcome<()> {
     const RUNS: usize = 31;
     let folder = tempfile::tempdir()?;
     let (mut all, mut undisturbed) = (Vec::new(), Vec::new());
@@ -247,7 +248,7 @@ fn a_whole_run() -> Outcome<()> {
         let out = folder.path().join(n.to_string());
         let start = Instant::now();
         let output = Command::new(env!("CARGO_BIN_EXE_backlog-lab"))
-            .args(["run", "arm-b", "--no-charts", "--quiet", "--json", "--out"])
+            .args(["run", arm, "--no-charts", "--quiet", "--json", "--out"])
             .arg(&out)
             .output()?;
         let wall = start.elapsed();
@@ -269,7 +270,7 @@ fn a_whole_run() -> Outcome<()> {
         }
     );
     row(
-        "`run arm-b --no-charts`, wall",
+        &format!("`run {arm} --no-charts`, wall"),
         &millis(median(all)),
         &beside,
         "under 150 ms",
