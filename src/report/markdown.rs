@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::charts::Chart;
 use super::table;
-use crate::arm::{Arm, SpeaksFirst};
+use crate::arm::{AcceptPolicy, Arm, Span, SpeaksFirst};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::result::{ArmResult, Results, Status};
@@ -105,6 +105,14 @@ fn setting(
     );
     for one in &results.overrides {
         let _ = writeln!(text, "Overridden for this run: `{one}`\n");
+    }
+    let skews = results.arms.iter().flat_map(|arm| &arm.trials);
+    let skews = skews.filter_map(|trial| trial.start_skew_ms?.max);
+    if let Some(latest) = skews.max_by(f64::total_cmp) {
+        let _ = writeln!(
+            text,
+            "No client started more than {latest:.1} ms after it was meant to.\n"
+        );
     }
     let rows = sysctls(observations);
     if !rows.is_empty() {
@@ -249,23 +257,37 @@ fn of_arm(text: &mut String, arm: &ArmResult) {
 /// An arm's main settings in a sentence.
 fn settings(arm: &Arm) -> String {
     let (server, client) = (&arm.server, &arm.client);
-    let first = match arm.protocol.speaks_first {
-        SpeaksFirst::Server => "the server speaks first",
-        SpeaksFirst::Client => "the client speaks first",
-        SpeaksFirst::Nobody => "nobody speaks, to be connected is enough",
-    };
+    let mut parts = vec![format!("`listen({})`", server.backlog)];
+    parts.push(match &server.accept {
+        AcceptPolicy::Never => "nothing is accepted".into(),
+        AcceptPolicy::Plan(batches) => format!("accepts by a plan of {} steps", batches.len()),
+        AcceptPolicy::Loop if server.accept_delay == Span::default() => "accepts at once".into(),
+        AcceptPolicy::Loop => format!("{} after each accept", server.accept_delay),
+    });
+    if server.accept_from > Span::default() {
+        parts.push(format!("none before {}", server.accept_from));
+    }
     let threads = client.threads() as usize;
-    format!(
-        "`listen({})`, {} after each accept, first accept not before {}; {} {} from {threads} {}, timeout {}; {first}; link {}",
-        server.backlog,
-        server.accept_delay,
-        server.accept_from,
+    parts.push(format!(
+        "{} {} from {threads} {}",
         client.connections,
         plural(client.connections as usize, "client"),
         plural(threads, "thread"),
-        client.timeout,
-        arm.link.kind,
-    )
+    ));
+    if client.spread > Span::default() {
+        parts.push(format!("started within {}", client.spread));
+    }
+    parts.push(format!("timeout {}", client.timeout));
+    parts.push(
+        match arm.protocol.speaks_first {
+            SpeaksFirst::Server => "the server speaks first",
+            SpeaksFirst::Client => "the client speaks first",
+            SpeaksFirst::Nobody => "nobody speaks, to be connected is enough",
+        }
+        .into(),
+    );
+    parts.push(format!("link {}", arm.link.kind));
+    parts.join(", ")
 }
 
 fn published(text: &mut String, results: &Results) {
@@ -281,10 +303,11 @@ fn published(text: &mut String, results: &Results) {
     text.push_str("## Published beside measured\n\n| arm | figure | published | measured, median (range) | source |\n| --- | --- | --: | --: | --- |\n");
     for (arm, published) in arms() {
         for (figure, value) in &published.figures {
-            let measured = arm.summary.get(&figure.to_string()).map_or_else(
-                || "-".to_owned(),
-                |one| format!("{} ({} to {})", one.median, one.min, one.max),
-            );
+            let measured = match arm.summary.get(&figure.to_string()) {
+                None => "-".to_owned(),
+                Some(one) if one.n == 1 => one.median.to_string(),
+                Some(one) => format!("{} ({} to {})", one.median, one.min, one.max),
+            };
             let _ = writeln!(
                 text,
                 "| {} | `{figure}` | {value} | {measured} | {} |",

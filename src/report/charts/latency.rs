@@ -281,8 +281,7 @@ fn cluster_words(cluster: Cluster) -> String {
 /// Where answers come in clusters, each says how many it has.
 fn clusters(scene: &mut Scene, latency: &Latency, plot: Area, horizon_us: u64) {
     let palette = scene.palette();
-    let mut clusters = latency.clusters();
-    clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.n));
+    let clusters = latency.clusters();
     if clusters.len() < 2 {
         return;
     }
@@ -292,24 +291,17 @@ fn clusters(scene: &mut Scene, latency: &Latency, plot: Area, horizon_us: u64) {
         right: plot.right + 70.0,
         bottom: plot.top,
     };
+    // In the order of time; one that meets the label before it moves to the right of that.
+    let mut free_from = band.left;
     for cluster in clusters {
-        let x = x_of(plot, cluster.from_us, horizon_us);
-        let text = Text::new(
-            cluster_words(cluster),
-            x,
-            plot.top - 12.0,
-            SMALL,
-            palette.ink,
-        );
-        let text = if text.area().right <= band.right {
-            text
-        } else {
-            Text {
-                x: band.right,
-                ..text
-            }
-            .end()
-        };
-        scene.text_if_free(text, band);
+        let words = cluster_words(cluster);
+        let text = Text::new(words, 0.0, plot.top - 12.0, SMALL, palette.ink);
+        let at = x_of(plot, cluster.from_us, horizon_us);
+        let x = at.min(band.right - text.width()).max(free_from);
+        let text = Text { x, ..text };
+        let right = text.area().right;
+        if scene.text_if_free(text, band) {
+            free_from = right + 16.0;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Charts of a run as PNG and SVG.
 //!
-//! Observations and results become a [`story::Story`], each chart lays it out as a [`scene::Scene`] of marks and
-//! texts, and only [`paint`] knows of file formats. Text comes from the typeface in assets/fonts, so the same
+//! Observations and results become a `Story`, each chart lays it out as a `Scene` of marks and
+//! texts, and only `paint` knows of file formats. Text comes from the typeface in assets/fonts, so the same
 //! observations give the same bytes on every machine, also on one without any font.
 
 mod bars;
