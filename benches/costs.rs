@@ -20,7 +20,6 @@ use backlog_lab::manifest::Manifest;
 use backlog_lab::netns::{KernelSteps, Topology, enter};
 use backlog_lab::observation::Observation;
 use backlog_lab::probe::diag::Diag;
-use backlog_lab::probe::listener;
 use backlog_lab::report::charts::{Options, charts};
 use backlog_lab::result::results;
 use backlog_lab::run::RunFolder;
@@ -116,13 +115,7 @@ fn spawned(program: &str, arguments: &[&str]) -> Outcome<Option<()>> {
 fn a_look() -> Outcome<()> {
     const LOOKS: u32 = 200;
     let (topology, server) = listening()?;
-    let (address, sockets) = (server.address(), server.sockets());
-    let own = timed(51, || {
-        for socket in sockets.iter().cycle().take(LOOKS as usize) {
-            listener::look(socket)?.ok_or("nothing listens")?;
-        }
-        Ok(())
-    })? / LOOKS;
+    let address = server.address();
     let (look, ss) = topology.server.run(move || -> Result<_, String> {
         let fail = |error: Box<dyn Error>| error.to_string();
         let mut diag = Diag::open().map_err(|error| error.to_string())?;
@@ -150,12 +143,6 @@ fn a_look() -> Outcome<()> {
         },
     );
     row(
-        "one look of the sampler, through the socket",
-        &micros(own),
-        "-",
-        "at most 10 us",
-    );
-    row(
         "one exact look through `sock_diag`",
         &micros(look),
         &beside,
@@ -174,16 +161,16 @@ fn cpu() -> Outcome<Duration> {
 /// A second of looks at 1 kHz, as the sampler takes them, beside a second of a timer that does nothing else.
 fn sampling() -> Outcome<()> {
     const TICKS: u64 = 1_000;
-    let (_topology, server) = listening()?;
-    let sockets = server.sockets();
-    let socket = sockets.first().ok_or("nothing listens")?;
-    let second = |look: bool| -> Outcome<Duration> {
+    let (topology, server) = listening()?;
+    let address = server.address();
+    let mut diag = topology.server.run(Diag::open)??;
+    let mut second = |look: bool| -> Outcome<Duration> {
         let before = cpu()?;
         let clock = Clock::start();
         for tick in 0..TICKS {
             clock.sleep_until(tick * 1_000);
             if look {
-                listener::look(socket)?.ok_or("nothing listens")?;
+                diag.look(address)?.ok_or("nothing listens")?;
             }
         }
         Ok(cpu()?.saturating_sub(before))

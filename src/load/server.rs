@@ -139,11 +139,6 @@ impl Server {
         self.sockets.iter().map(Socket::cookie).collect()
     }
 
-    /// Its listening sockets, to be looked at. They stay open as long as what is returned.
-    pub fn sockets(&self) -> Arc<Vec<Socket>> {
-        Arc::clone(&self.sockets)
-    }
-
     /// Starts accepting by `clock`, and returns when the server's thread is at it.
     ///
     /// # Errors

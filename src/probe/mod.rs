@@ -8,7 +8,6 @@ pub mod diag;
 mod diag_error;
 pub mod drops;
 pub mod host;
-pub mod listener;
 pub mod owners;
 pub mod tcp_table;
 

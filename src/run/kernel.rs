@@ -74,7 +74,6 @@ impl Lab for KernelLab {
         let watched = Watched {
             address: server.address(),
             cookies: server.cookies().map_err(TrialError::failed)?,
-            sockets: server.sockets(),
         };
         let mut diag = topology.server.run(Diag::open)??;
         let before = if arm.server.listen {
@@ -87,8 +86,8 @@ impl Lab for KernelLab {
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
         let sampler = if arm.server.listen {
-            let watched = watched.clone();
-            let start = move || Sampler::start(watched, SAMPLE_PERIOD_US, clock);
+            let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
+            let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
             Some(topology.server.run(start)?.map_err(TrialError::failed)?)
         } else {
             None
@@ -113,12 +112,11 @@ impl Lab for KernelLab {
         readings.after(&topology)?;
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
         let after = watched.look(&mut diag)?;
-        let listeners = listeners(&watched, arm.server.backlog, before, samples, after);
-        drop((sockets, watched, held));
+        drop((sockets, held));
 
         let measured = readings.measured(
             Parts {
-                listeners,
+                listeners: listeners(&watched, arm.server.backlog, before, samples, after),
                 attempts,
                 client_cpu_us,
                 log,

@@ -1,25 +1,19 @@
 //! The sampler: looks at the listening sockets at a fixed period, from a thread of its own.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use socket2::Socket;
-
 use crate::load::Clock;
 use crate::observation::{Look, Samples};
 use crate::probe::diag::{Diag, DiagError};
-use crate::probe::listener;
 
 /// Which sockets to look at: those on an address, told apart by their cookies.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
     pub(super) address: SocketAddr,
     pub(super) cookies: Vec<u64>,
-    /// The sockets themselves, in the order of the cookies.
-    pub(super) sockets: Arc<Vec<Socket>>,
 }
 
 impl Watched {
@@ -37,12 +31,6 @@ impl Watched {
         };
         Ok(self.cookies.iter().map(of).collect())
     }
-
-    /// The same through the sockets themselves: cheap enough for a thousand times a second, and of a group every
-    /// member at the price of one.
-    fn glance(&self) -> io::Result<Vec<Option<Look>>> {
-        self.sockets.iter().map(listener::look).collect()
-    }
 }
 
 /// A sampler at work.
@@ -53,7 +41,12 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Starts looking, from a thread in the caller's namespace.
-    pub(super) fn start(watched: Watched, period_us: u64, clock: Clock) -> io::Result<Self> {
+    pub(super) fn start(
+        watched: Watched,
+        mut diag: Diag,
+        period_us: u64,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
@@ -68,7 +61,7 @@ impl Sampler {
                 while !stopped.load(Ordering::Relaxed) {
                     clock.sleep_until(due_us);
                     let at_us = clock.now_us();
-                    let looks: Vec<Look> = match watched.glance() {
+                    let looks: Vec<Look> = match watched.look(&mut diag) {
                         Ok(looks) => looks.into_iter().flatten().collect(),
                         Err(error) => return (samples, Some(error.to_string())),
                     };

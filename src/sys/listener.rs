@@ -11,12 +11,7 @@ pub(crate) struct ListenQueue {
     pub(crate) waiting: u32,
     /// The limit in force: the effective backlog.
     pub(crate) limit: u32,
-    /// Whether the socket listens; else the other two mean something else.
-    pub(crate) listens: bool,
 }
-
-/// The state of a socket that listens (`include/net/tcp_states.h`).
-const TCP_LISTEN: u8 = 10;
 
 /// The queue of a listening socket: on a LISTEN socket the kernel's `tcp_get_info` reports the connections that
 /// wait as `tcpi_unacked` and the limit in force as `tcpi_sacked`.
@@ -24,58 +19,31 @@ const TCP_LISTEN: u8 = 10;
 /// # Errors
 /// The error of getsockopt(2).
 pub(crate) fn listen_queue(socket: impl AsFd) -> io::Result<ListenQueue> {
-    let mut info = [0; size_of::<libc::tcp_info>()];
-    let info = option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    Ok(ListenQueue {
-        waiting: word(info, offset_of!(libc::tcp_info, tcpi_unacked))?,
-        limit: word(info, offset_of!(libc::tcp_info, tcpi_sacked))?,
-        listens: info[offset_of!(libc::tcp_info, tcpi_state)] == TCP_LISTEN,
-    })
-}
-
-/// The drop counter of a socket: the word `SK_MEMINFO_DROPS` of `SO_MEMINFO` (since Linux 4.12).
-///
-/// # Errors
-/// The error of getsockopt(2).
-#[cfg(feature = "lab")]
-pub(crate) fn drops(socket: impl AsFd) -> io::Result<u32> {
-    const SK_MEMINFO_DROPS: usize = 8;
-    let mut info = [0; (SK_MEMINFO_DROPS + 1) * size_of::<u32>()];
-    let info = option(&socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)?;
-    word(info, SK_MEMINFO_DROPS * size_of::<u32>())
-}
-
-/// A socket's option as the bytes that the kernel wrote.
-fn option<'a>(
-    socket: &impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    bytes: &'a mut [u8],
-) -> io::Result<&'a [u8]> {
-    let mut length = libc::socklen_t::try_from(bytes.len()).map_err(io::Error::other)?;
-    // SAFETY: `bytes` is writable for `length` bytes, and both outlive the call.
+    let mut info = [0_u8; size_of::<libc::tcp_info>()];
+    let mut length = libc::socklen_t::try_from(info.len()).map_err(io::Error::other)?;
+    // SAFETY: `info` is writable for `length` bytes, and both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            bytes.as_mut_ptr().cast(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
-    if result == 0 {
-        Ok(&bytes[..length as usize])
-    } else {
-        Err(io::Error::last_os_error())
+    if result != 0 {
+        return Err(io::Error::last_os_error());
     }
-}
-
-fn word(bytes: &[u8], offset: usize) -> io::Result<u32> {
-    bytes
-        .get(offset..)
-        .and_then(<[u8]>::first_chunk::<4>)
-        .map(|bytes| u32::from_ne_bytes(*bytes))
-        .ok_or_else(|| io::Error::other("the kernel's answer is too short"))
+    let field = |offset: usize| {
+        info.get(offset..length as usize)
+            .and_then(<[u8]>::first_chunk::<4>)
+            .map(|bytes| u32::from_ne_bytes(*bytes))
+            .ok_or_else(|| io::Error::other("TCP_INFO is too short"))
+    };
+    Ok(ListenQueue {
+        waiting: field(offset_of!(libc::tcp_info, tcpi_unacked))?,
+        limit: field(offset_of!(libc::tcp_info, tcpi_sacked))?,
+    })
 }
 
 /// Sets `TCP_DEFER_ACCEPT` (tcp(7)).

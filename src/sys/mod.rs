@@ -5,8 +5,8 @@ mod listener;
 #[cfg(feature = "lab")]
 mod process;
 
-pub(crate) use listener::{ListenQueue, listen_queue};
 #[cfg(feature = "lab")]
-pub(crate) use listener::{defer_accept, drops};
+pub(crate) use listener::defer_accept;
+pub(crate) use listener::{ListenQueue, listen_queue};
 #[cfg(feature = "lab")]
 pub(crate) use process::{Pidfd, contain, die_with_parent};
