@@ -68,6 +68,9 @@ pub struct RunArgs {
     /// Override a key, such as server.backlog=3; several values make a matrix. `show ARM` prints the keys
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Packets of a wire to keep as captures/*.pcapng, for each trial; 0 keeps none
+    #[arg(long, value_name = "MIB", default_value_t = crate::plan::CAPTURE_MIB, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub capture: u32,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,

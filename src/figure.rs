@@ -123,6 +123,19 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     ("server-cpu-ms", "processor time of the server's thread"),
     ("client-cpu-ms", "processor time of the client's threads"),
+    (
+        "wire-packets",
+        "packets that entered the wire, both directions",
+    ),
+    ("wire-lost", "packets that the wire lost by chance"),
+    (
+        "wire-dropped-by-rule",
+        "packets that the wire dropped by rule",
+    ),
+    (
+        "wire-error-p99-ms",
+        "99th percentile of how much later than intended the wire sent packets on",
+    ),
     ("idle-percent", "the machine's idle share during the flood"),
 ];
 

@@ -33,7 +33,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         None => random_seed().map_err(Error::Seed)?,
     };
     let command = command(&args, seed);
-    let plan = Plan::new(arms, args.trials, seed, args.set);
+    let plan = Plan {
+        capture_mib: args.capture,
+        ..Plan::new(arms, args.trials, seed, args.set)
+    };
     let manifest = Manifest::new(command, read_host(), Timestamp::now(), plan);
     let (folder, manifest) = match &args.out {
         Some(path) => (RunFolder::create(path, &manifest)?, manifest),

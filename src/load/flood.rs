@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
+use super::Clock;
 use super::attempt::{Running, Step};
 use super::clock::thread_cpu_us;
 use super::target::{Progress, Target};
-use super::Clock;
 use crate::arm::{ClientSpec, Start};
 use crate::observation::Attempt;
 

@@ -6,7 +6,7 @@ use super::join::{Fate, Ghost, join};
 use super::stats::{Percentiles, ms};
 use super::{
     Counters, Cpu, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status, SynSchedule,
-    TrialResult, outcome,
+    TrialResult, WireResult, outcome, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,6 +50,7 @@ fn empty() -> TrialResult {
         latency_ms: Latencies::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
+        wire: None,
     }
 }
 
@@ -68,15 +69,17 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let total: u32 = outcomes.values().sum();
     let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
     let (counters, went_back) = counters(measured, total, connect_timeouts);
-    let invalid = if went_back.is_empty() {
-        (total != arm.client.connections).then(|| {
-            format!(
-                "{total} of {} attempts were recorded",
-                arm.client.connections
-            )
-        })
-    } else {
+    let wire = measured.wire.as_ref().map(|log| (log, WireResult::of(log)));
+    let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
+    } else if total != arm.client.connections {
+        Some(format!(
+            "{total} of {} attempts were recorded",
+            arm.client.connections
+        ))
+    } else {
+        wire.as_ref()
+            .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
     TrialResult {
         status: if invalid.is_some() {
@@ -109,6 +112,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .map(|one| one.started_us.saturating_sub(one.intended_us))
                 .collect(),
         )),
+        wire: wire.map(|(_, result)| result),
         ..empty()
     }
 }
@@ -343,6 +347,14 @@ fn notes(
             "the timeout of {} falls on the SYN retry at {} s: counts may differ by up to one per client",
             arm.client.timeout,
             retry_ms / 1_000
+        ));
+    }
+    if let Some(wire) = &measured.wire
+        && (1..wire.packets.len()).contains(&wire.captured)
+    {
+        let (captured, all) = (wire.captured, wire.packets.len());
+        notes.push(format!(
+            "the capture holds the first {captured} of {all} packets (--capture)"
         ));
     }
     for (name, how) in &measured.server.measured_sysctls {

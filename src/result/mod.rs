@@ -10,6 +10,7 @@ mod outcome;
 mod stats;
 mod syn_schedule;
 mod verdict;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +25,7 @@ pub use join::{Fate, Ghost, join};
 pub use outcome::{Outcome, outcome};
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use wire::{Direction, WireError, WireResult};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
@@ -134,6 +136,9 @@ pub struct TrialResult {
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
     pub start_skew_ms: Option<Percentiles>,
+    /// What the wire did; absent on other links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<WireResult>,
 }
 
 /// Ghosts by what the server held of them.

@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex};
 
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
-use crate::arm::Arm;
+use crate::arm::{Arm, Family, LinkKind};
 use crate::load::{
     Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
-    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
+    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
+    ServerSide, WireLog,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
 use crate::probe::{counters, drops, host};
+use crate::wire::{self, Cpus, Relay, WireError};
 
 /// The real kernel.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +51,12 @@ impl From<DiagError> for TrialError {
     }
 }
 
+impl From<WireError> for TrialError {
+    fn from(error: WireError) -> Self {
+        Self::failed(error)
+    }
+}
+
 impl From<ServerError> for TrialError {
     fn from(error: ServerError) -> Self {
         Self::failed(error)
@@ -69,7 +77,9 @@ impl Lab for KernelLab {
 
     fn observe(&self, trial: Trial<'_>, progress: &Arc<Progress>) -> Result<Measured, TrialError> {
         let arm = &trial.arm.settings;
-        let topology = Topology::build(arm.link, &arm.sysctl)?;
+        let topology = Topology::build(&arm.link, &arm.sysctl)?;
+        let relay = start_relay(&topology, trial)?;
+        topology.prove()?;
         let server = open_server(&topology, arm)?;
         let watched = Watched {
             address: server.address(),
@@ -107,6 +117,7 @@ impl Lab for KernelLab {
         let ended_us = clock.now_us();
         readings.cpu_after();
         let (log, sockets) = server.stop()?;
+        let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
         let pending = pending(&mut diag, watched.address, &log)?;
         readings.after(&topology)?;
@@ -122,6 +133,7 @@ impl Lab for KernelLab {
                 log,
                 pending,
                 ended_us,
+                wire,
             },
             topology,
         );
@@ -133,6 +145,36 @@ impl Lab for KernelLab {
             }),
         }
     }
+}
+
+/// Sets the relay of a wire to work, on a processor that the other threads of the trial are kept away from.
+fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Running>, TrialError> {
+    let link = &trial.arm.settings.link;
+    let (LinkKind::Wire(spec), Some(between)) = (&link.kind, &topology.between) else {
+        return Ok(None);
+    };
+    let protocol = match link.family {
+        Family::Ipv4 => libc::ETH_P_IP,
+        Family::Ipv6 => libc::ETH_P_IPV6,
+    };
+    let protocol = u16::try_from(protocol).map_err(TrialError::failed)?;
+    let (to_server, to_client) = (between.to_server, between.to_client);
+    let relay = between
+        .namespace
+        .run(move || Relay::open(to_server, to_client, protocol))??;
+    let cpus = Cpus::share()?;
+    if let Some(cpus) = &cpus {
+        for namespace in [&topology.server, topology.client()] {
+            let cpus = cpus.clone();
+            namespace.run(move || cpus.leave())??;
+        }
+    }
+    Ok(Some(relay.start(
+        spec.clone(),
+        trial.seed,
+        cpus,
+        trial.capture_bytes,
+    )?))
 }
 
 fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
@@ -233,6 +275,7 @@ struct Parts {
     log: ServerLog,
     pending: Vec<Pending>,
     ended_us: u64,
+    wire: Option<WireLog>,
 }
 
 /// The readings before and after; what could not be read stands in the notes.
@@ -329,6 +372,7 @@ impl Take {
             pending: parts.pending,
             cpu: self.cpu,
             ended_us: parts.ended_us,
+            wire: parts.wire,
         }
     }
 }

@@ -124,6 +124,7 @@ fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
         pending: Vec::new(),
         cpu: Cpu::default(),
         ended_us: 1_000,
+        wire: None,
     }
 }
 
