@@ -228,8 +228,12 @@ pub struct Listener {
     pub before: Look,
     /// The looks while they ran.
     pub samples: Samples,
-    /// The look after the last client has ended and the server has stopped.
+    /// The look after the last client has ended and the server has stopped; of a socket that was closed before,
+    /// the last look.
     pub after: Look,
+    /// When the server closed it, if it did so before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_us: Option<u64>,
 }
 
 /// One look at a listening socket.

@@ -1,12 +1,13 @@
 //! One observation to one trial result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::join::{Fate, Ghost, join};
+use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
-    Counters, Cpu, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status, SynSchedule,
-    TrialResult, WireResult, outcome, wire,
+    Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies, ListenerResult, Outcome,
+    PacketDrops, Status, SynSchedule, TrialResult, WireResult, explain, outcome, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,6 +51,8 @@ fn empty() -> TrialResult {
         latency_ms: Latencies::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
+        causes: None,
+        causes_from_totals: BTreeSet::new(),
         wire: None,
     }
 }
@@ -57,6 +60,7 @@ fn empty() -> TrialResult {
 fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let attempts = &measured.attempts;
     let (fates, unknown_accepts) = join(measured);
+    let causes: Vec<Explained> = explain(measured, &fates).into_iter().flatten().collect();
     let mut outcomes: BTreeMap<Outcome, u32> = Outcome::ALL.map(|class| (class, 0)).into();
     let mut errnos = BTreeMap::new();
     for attempt in attempts {
@@ -69,7 +73,10 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let total: u32 = outcomes.values().sum();
     let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
     let (counters, went_back) = counters(measured, total, connect_timeouts);
-    let wire = measured.wire.as_ref().map(|log| (log, WireResult::of(log)));
+    let wire = measured.wire.as_ref().map(|log| {
+        let repeated = Handshakes::of(measured, log).repeated(attempts);
+        (log, WireResult::of(log, repeated))
+    });
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
     } else if total != arm.client.connections {
@@ -112,9 +119,23 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .map(|one| one.started_us.saturating_sub(one.intended_us))
                 .collect(),
         )),
+        causes: Some(by_cause(&causes)),
+        causes_from_totals: causes
+            .iter()
+            .filter(|one| one.evidence == Evidence::Totals)
+            .map(|one| one.cause)
+            .collect(),
         wire: wire.map(|(_, result)| result),
         ..empty()
     }
+}
+
+fn by_cause(causes: &[Explained]) -> BTreeMap<Cause, u32> {
+    let mut counts: BTreeMap<Cause, u32> = Cause::ALL.map(|cause| (cause, 0)).into();
+    for one in causes {
+        *counts.entry(one.cause).or_default() += 1;
+    }
+    counts
 }
 
 fn count(items: impl Iterator) -> u32 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::stats::ms;
-use super::{Direction, Outcome, Status, Summary, TrialResult};
+use super::{Cause, Direction, Outcome, Status, Summary, TrialResult};
 use crate::arm::Arm;
 use crate::figure::{Figure, NAMED, Side};
 
@@ -33,6 +33,10 @@ impl TrialResult {
             .find(|class| class.figure() == name)
         {
             return self.count(class).map(f64::from);
+        }
+        if let Some(cause) = Cause::ALL.into_iter().find(|cause| cause.name() == name) {
+            let causes = self.causes.as_ref()?;
+            return causes.get(&cause).copied().map(f64::from);
         }
         let listeners = |value: &dyn Fn(&super::ListenerResult) -> Option<u64>| {
             let values: Option<Vec<u64>> = self.listeners.iter().map(value).collect();

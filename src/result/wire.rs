@@ -14,6 +14,17 @@ pub struct WireResult {
     pub to_server: Direction,
     /// Packets on their way to the client.
     pub to_client: Direction,
+    /// Connected clients whose handshake had to be repeated, by what it had met.
+    pub repeated_handshakes: Repeated,
+}
+
+/// Connected clients whose handshake had to be repeated. Both can be true of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Repeated {
+    /// The wire had lost a SYN or a SYN+ACK of theirs.
+    pub lost_on_the_wire: u32,
+    /// The listener had dropped a SYN of theirs.
+    pub dropped_by_the_listener: u32,
 }
 
 /// Actual minus intended delay, by nearest rank; `null` when nothing was sent on.
@@ -47,7 +58,7 @@ pub struct Direction {
 }
 
 impl WireResult {
-    pub(super) fn of(log: &WireLog) -> Self {
+    pub(super) fn of(log: &WireLog, repeated_handshakes: Repeated) -> Self {
         let mut errors: Vec<u64> = log
             .packets
             .iter()
@@ -67,6 +78,7 @@ impl WireResult {
             },
             to_server: direction(End::Server),
             to_client: direction(End::Client),
+            repeated_handshakes,
         }
     }
 }
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_counted_once() {
-        let result = WireResult::of(&log(9));
+        let result = WireResult::of(&log(9), Repeated::default());
         let expected = Direction {
             packets: 5,
             passed: 1,
@@ -193,7 +205,9 @@ mod tests {
 
     #[test]
     fn a_wire_that_is_late_or_lossy_by_itself_is_not_believed() {
-        let flaw = |delay: &str, log: &WireLog| flaw(&link(delay), log, &WireResult::of(log));
+        let flaw = |delay: &str, log: &WireLog| {
+            flaw(&link(delay), log, &WireResult::of(log, Repeated::default()))
+        };
         assert_eq!(flaw("0s", &log(2_000)), None);
         let late = flaw("0s", &log(2_001)).unwrap();
         assert!(late.contains("2.0 ms late"), "{late}");

@@ -262,6 +262,7 @@ fn listeners(
                 before,
                 samples,
                 after: after?,
+                closed_us: None,
             })
         })
         .collect()

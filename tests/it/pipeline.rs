@@ -118,6 +118,7 @@ fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
                 missed: 0,
             },
             after: look,
+            closed_us: None,
         }],
         attempts,
         accepts,

@@ -45,7 +45,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn on_each_link(check: impl Fn(&Topology)) {
     for kind in [LinkKind::Loopback, LinkKind::Veth] {
         for family in [Family::Ipv4, Family::Ipv6] {
-            let spec = LinkSpec { kind, family };
+            let spec = LinkSpec {
+                kind: kind.clone(),
+                family,
+            };
             check(&Topology::build(&spec, &BTreeMap::new()).expect("a topology"));
         }
     }
