@@ -102,7 +102,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         ghosts: ghosts(&fates),
         outcomes: Some(outcomes),
         errnos,
-        listeners: measured.listeners.iter().map(listener).collect(),
+        listeners: listeners(measured),
         half_open_final: Some(count(
             measured
                 .pending
@@ -163,7 +163,22 @@ fn ghosts(fates: &[Fate]) -> Option<Ghosts> {
     })
 }
 
-fn listener(listener: &Listener) -> ListenerResult {
+fn listeners(measured: &Measured) -> Vec<ListenerResult> {
+    let accepted = |n| {
+        count(
+            measured
+                .accepts
+                .iter()
+                .filter(|accept| accept.listener == n),
+        )
+    };
+    let listeners = measured.listeners.iter().enumerate();
+    listeners
+        .map(|(n, one)| listener(one, accepted(n)))
+        .collect()
+}
+
+fn listener(listener: &Listener, accepted: u32) -> ListenerResult {
     let Listener {
         before,
         samples,
@@ -188,6 +203,7 @@ fn listener(listener: &Listener) -> ListenerResult {
             .drops
             .zip(after.drops)
             .map(|(before, after)| after.wrapping_sub(before)),
+        accepted,
         samples: samples.at_us.len(),
         sample_period_us: samples.period_us,
         samples_missed: samples.missed,

@@ -186,6 +186,8 @@ pub struct ListenerResult {
     pub recv_q_final: u32,
     /// Growth of the socket's drop counter.
     pub drops: Option<u32>,
+    /// Connections that `accept()` returned from it.
+    pub accepted: u32,
     /// Looks at it.
     pub samples: usize,
     /// The period that was asked for.

@@ -84,6 +84,7 @@ impl Lab for KernelLab {
         let watched = Watched {
             address: server.address(),
             cookies: server.cookies().map_err(TrialError::failed)?,
+            closes_first: arm.server.close_first_at.is_some(),
         };
         let mut diag = topology.server.run(Diag::open)??;
         let before = if arm.server.listen {
@@ -127,7 +128,14 @@ impl Lab for KernelLab {
 
         let measured = readings.measured(
             Parts {
-                listeners: listeners(&watched, arm.server.backlog, before, samples, after),
+                listeners: listeners(
+                    &watched,
+                    arm.server.backlog,
+                    before,
+                    samples,
+                    after,
+                    log.first_closed_us,
+                ),
                 attempts,
                 client_cpu_us,
                 log,
@@ -250,22 +258,33 @@ fn listeners(
     before: Vec<Look>,
     samples: Vec<Samples>,
     after: Vec<Option<Look>>,
+    first_closed_us: Option<u64>,
 ) -> Vec<Listener> {
     before
         .into_iter()
         .zip(samples)
         .zip(after)
-        .filter_map(|((before, samples), after)| {
+        .enumerate()
+        .filter_map(|(n, ((before, samples), after))| {
+            let last = || last_look(before, &samples);
             Some(Listener {
                 address: watched.address,
                 backlog_requested,
                 before,
+                after: after.or_else(last)?,
                 samples,
-                after: after?,
-                closed_us: None,
+                closed_us: first_closed_us.filter(|_| n == 0),
             })
         })
         .collect()
+}
+
+fn last_look(before: Look, samples: &Samples) -> Option<Look> {
+    Some(Look {
+        recv_q: *samples.recv_q.last()?,
+        send_q: before.send_q,
+        drops: *samples.drops.last()?,
+    })
 }
 
 /// What the clients, the server and the probes bring together.

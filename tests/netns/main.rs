@@ -10,6 +10,7 @@ mod hold;
 mod kernel;
 mod namespaces;
 mod runs;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
+        wire::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
