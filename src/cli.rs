@@ -39,6 +39,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Show what happened to a client, event by event
+    Ladder(LadderArgs),
     /// Audit the TCP listeners of this host: which is full, who set its limit, what helps
     Audit(AuditArgs),
     /// Hold a port in a promised state, for tests
@@ -191,4 +193,18 @@ pub enum HoldMode {
     Close,
     /// A connect is refused: the port is taken and has no listener
     Refuse,
+}
+
+/// Options of `ladder`.
+#[derive(Debug, Args)]
+pub struct LadderArgs {
+    /// A run folder, a run id below reports/, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Only this arm of the run, or the cells of this matrix
+    #[arg(long)]
+    pub arm: Option<String>,
+    /// This connection of the first trial [default: an example of every fate]
+    #[arg(long, value_name = "N")]
+    pub connection: Option<u32>,
 }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod audit;
+pub mod ladder;
 mod markdown;
 mod prometheus;
 mod samples;

@@ -27,6 +27,7 @@ pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
 pub use outcome::{Outcome, outcome};
+pub use packets::Owners;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use wire::{Direction, Repeated, WireError, WireResult};

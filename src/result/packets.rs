@@ -31,6 +31,37 @@ pub(super) struct Handshake {
     pub(super) reset_answers_ack: bool,
 }
 
+/// Which attempt a packet belongs to.
+pub struct Owners {
+    by_port: HashMap<u16, Vec<(u64, usize)>>,
+}
+
+impl Owners {
+    /// Those of a trial's packets.
+    pub fn of(measured: &Measured) -> Self {
+        let mut by_port: HashMap<u16, Vec<(u64, usize)>> = HashMap::new();
+        for (n, attempt) in measured.attempts.iter().enumerate() {
+            if let Some(port) = attempt.local_port {
+                by_port
+                    .entry(port)
+                    .or_default()
+                    .push((attempt.started_us, n));
+            }
+        }
+        for attempts in by_port.values_mut() {
+            attempts.sort_unstable();
+        }
+        Self { by_port }
+    }
+
+    /// The attempt's number. Ports are used again: it is the one that began last before the packet came.
+    pub fn owner(&self, packet: &Packet) -> Option<usize> {
+        let attempts = self.by_port.get(&packet.client_port)?;
+        let after = attempts.partition_point(|(started_us, _)| *started_us <= packet.at_us);
+        attempts.get(after.checked_sub(1)?).map(|(_, n)| *n)
+    }
+}
+
 /// Those of every attempt.
 pub(super) struct Handshakes {
     of: Vec<Handshake>,
@@ -46,24 +77,7 @@ impl Handshakes {
             .listeners
             .first()
             .map_or(0, |one| one.before.send_q);
-        let mut by_port: HashMap<u16, Vec<(u64, usize)>> = HashMap::new();
-        for (n, attempt) in measured.attempts.iter().enumerate() {
-            if let Some(port) = attempt.local_port {
-                by_port
-                    .entry(port)
-                    .or_default()
-                    .push((attempt.started_us, n));
-            }
-        }
-        for attempts in by_port.values_mut() {
-            attempts.sort_unstable();
-        }
-        // Ports are used again: a packet belongs to the attempt that began last before it.
-        let owner = |packet: &Packet| {
-            let attempts = by_port.get(&packet.client_port)?;
-            let after = attempts.partition_point(|(started_us, _)| *started_us <= packet.at_us);
-            attempts.get(after.checked_sub(1)?).map(|(_, n)| *n)
-        };
+        let owners = Owners::of(measured);
         let mut all = Progress {
             of: vec![Handshake::default(); measured.attempts.len()],
             last_ack_us: HashMap::new(),
@@ -76,7 +90,7 @@ impl Handshakes {
         let mut order: Vec<(u64, usize, &Packet)> = wire
             .packets
             .iter()
-            .filter_map(|packet| Some((at_the_server_us(packet), owner(packet)?, packet)))
+            .filter_map(|packet| Some((at_the_server_us(packet), owners.owner(packet)?, packet)))
             .collect();
         order.sort_by_key(|(at_us, ..)| *at_us);
         for (at_us, n, packet) in order {

@@ -5,7 +5,7 @@ use backlog_lab::result::{Cause, Evidence, explain, join};
 use serde_json::{Value, json};
 
 /// A trial with a listener of backlog 1, what its counters grew by, and its attempts.
-fn measured(counters: &Value, sysctls: &Value, attempts: &Value) -> Measured {
+pub(crate) fn measured(counters: &Value, sysctls: &Value, attempts: &Value) -> Measured {
     let zeros: Value = counters
         .as_object()
         .expect("counters")
@@ -53,7 +53,7 @@ fn measured(counters: &Value, sysctls: &Value, attempts: &Value) -> Measured {
 }
 
 /// An attempt on port 1000 that began at `started_us`.
-fn attempt(started_us: u64, stage: &str, ended: &str, more: &Value) -> Value {
+pub(crate) fn attempt(started_us: u64, stage: &str, ended: &str, more: &Value) -> Value {
     let mut attempt = json!({
         "n": 0,
         "intended_us": started_us,
@@ -214,7 +214,7 @@ fn without_packets_records_and_counters_are_joined() {
 }
 
 /// A packet of port 1000: when, where to, flags, data, verdict.
-fn packet(at_us: u64, to: &str, flags: &str, length: u32, verdict: &str) -> Value {
+pub(crate) fn packet(at_us: u64, to: &str, flags: &str, length: u32, verdict: &str) -> Value {
     let arrives = (verdict == "passed").then_some(at_us + 25);
     json!([
         at_us, to, 1000, flags, 1, 1, length, verdict, arrives, arrives

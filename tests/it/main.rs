@@ -4,6 +4,7 @@
 mod causes;
 mod cli;
 mod counters;
+mod ladder;
 mod pipeline;
 mod sysctl_files;
 mod tidy;
