@@ -48,7 +48,8 @@ pub struct Between {
 }
 
 impl Topology {
-    /// Builds it in namespaces of its own. Nothing of the host changes.
+    /// Builds it in namespaces of its own. Nothing of the host changes. A wire carries nothing before its relay is
+    /// at work, and is to be proved then.
     ///
     /// # Errors
     /// The kernel's refusal, a link that could not be set up, or a sysctl without the wanted value.
@@ -78,7 +79,7 @@ impl Topology {
                 .run(move || sysctl::apply(&wanted))?
                 .map_err(NetnsError::from)
         };
-        Ok(Self {
+        let topology = Self {
             server_settings: settings(&server)?,
             client_settings: other.as_ref().map(settings).transpose()?,
             server,
@@ -86,7 +87,11 @@ impl Topology {
             between,
             server_ip,
             client_ip,
-        })
+        };
+        if let LinkKind::Veth = spec.kind {
+            topology.prove()?;
+        }
+        Ok(topology)
     }
 
     /// The client's namespace; the server's on a loopback link.
@@ -94,7 +99,7 @@ impl Topology {
         self.other.as_ref().unwrap_or(&self.server)
     }
 
-    /// Sends a datagram there and back until one has made the whole way. Over a wire its relay must be at work.
+    /// Sends a datagram there and back until one has made the whole way.
     ///
     /// When a link comes up, the kernel activates a transmit queue from one work item (`linkwatch_event` in
     /// `net/core/link_watch.c`) and inserts the local route of an IPv6 address from another (`addrconf_dad_work` in

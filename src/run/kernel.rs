@@ -79,7 +79,6 @@ impl Lab for KernelLab {
         let arm = &trial.arm.settings;
         let topology = Topology::build(&arm.link, &arm.sysctl)?;
         let relay = start_relay(&topology, trial)?;
-        topology.prove()?;
         let server = open_server(&topology, arm)?;
         let watched = Watched {
             address: server.address(),
@@ -177,12 +176,9 @@ fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Run
             namespace.run(move || cpus.leave())??;
         }
     }
-    Ok(Some(relay.start(
-        spec.clone(),
-        trial.seed,
-        cpus,
-        trial.capture_bytes,
-    )?))
+    let relay = relay.start(spec.clone(), trial.seed, cpus, trial.capture_bytes)?;
+    topology.prove()?;
+    Ok(Some(relay))
 }
 
 fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {

@@ -418,19 +418,21 @@ fn the_same_seed_loses_the_same_packets() {
 }
 
 fn agrees_with_veth() {
+    const AGREED: [&str; 2] = ["ok", "recv-q-max"];
     for arm in shipped(&["arm-a", "arm-c"]) {
         let over = |link: &str| {
-            let link = toml::from_str(link).expect("a link");
-            check(&Arm {
-                link,
+            let mut arm = Arm {
+                link: toml::from_str(link).expect("a link"),
                 ..arm.clone()
-            })
+            };
+            // The losers' fates may differ: any relay lets handshakes overlap.
+            arm.expect
+                .bounds
+                .retain(|figure, _| AGREED.contains(&figure.to_string().as_str()));
+            assert_eq!(arm.expect.bounds.len(), AGREED.len());
+            check(&arm)
         };
         let (veth, wire) = (over("kind = \"veth\""), over("kind = \"wire\""));
-        for name in ["ok", "recv-q-max"] {
-            let bound = arm.expect.bounds.get(&name.parse().expect("a figure"));
-            assert!(bound.is_some(), "{} says what {name} is", arm.name);
-        }
         let difference = (figure(&veth, "ok") - figure(&wire, "ok")).abs();
         assert!(
             difference <= 12.0,
