@@ -5,6 +5,7 @@
 
 mod audit;
 mod audit_program;
+mod cases;
 mod facts;
 mod hold;
 mod kernel;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         audit_program::trials(),
+        cases::trials(),
         facts::trials(),
         hold::trials(),
         kernel::trials(),
