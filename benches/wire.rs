@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     for link in ["kind = \"veth\"", "kind = \"wire\""] {
         bulk(link);
     }
+    round_trips();
     paced();
     ten_thousand();
     causes();
@@ -154,6 +156,49 @@ fn errors(log: &WireLog) -> String {
         at(99),
         at(100)
     )
+}
+
+/// The round trip as the kernel measured it (`TCP_INFO`), of connections one after the other.
+fn round_trips() {
+    let (topology, relay) = set_up("kind = \"wire\"\ndelay = \"25ms\"");
+    let address = sink(&topology);
+    let connect = move || -> Vec<u32> {
+        (0..40)
+            .map(|_| {
+                round_trip_us(&TcpStream::connect(address).expect("connect")).expect("TCP_INFO")
+            })
+            .collect()
+    };
+    let mut round_trips = topology.client().run(connect).expect("a namespace");
+    round_trips.sort_unstable();
+    drop(relay);
+    println!(
+        "round trip by TCP_INFO, 25 ms each way: {} us at the median, {} at the least, {} at the most",
+        round_trips[20], round_trips[0], round_trips[39]
+    );
+}
+
+#[allow(unsafe_code, reason = "no crate at hand wraps TCP_INFO")]
+fn round_trip_us(stream: &TcpStream) -> std::io::Result<u32> {
+    // SAFETY: all-zero bytes are a valid tcp_info.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length =
+        libc::socklen_t::try_from(size_of::<libc::tcp_info>()).map_err(std::io::Error::other)?;
+    // SAFETY: `info` is writable for `length` bytes, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(info.tcpi_rtt)
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 /// About 10,000 packets a second through 25 ms each way.

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::arm::{Override, Span};
+use crate::plan::CAPTURE_MIB;
 
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
@@ -71,7 +72,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
     /// Packets of a wire to keep as captures/*.pcapng, for each trial; 0 keeps none
-    #[arg(long, value_name = "MIB", default_value_t = crate::plan::CAPTURE_MIB, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, value_name = "MIB", default_value_t = CAPTURE_MIB, value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub capture: u32,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]

@@ -13,7 +13,7 @@ use crate::cli::RunArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
-use crate::plan::Plan;
+use crate::plan::{CAPTURE_MIB, Plan};
 use crate::probe::host::read_host;
 use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
@@ -84,6 +84,9 @@ fn command(args: &RunArgs, seed: u64) -> Vec<String> {
     }
     for change in &args.set {
         words.extend(["--set".to_owned(), change.to_string()]);
+    }
+    if args.capture != CAPTURE_MIB {
+        words.extend(["--capture".to_owned(), args.capture.to_string()]);
     }
     words.extend(["--seed".to_owned(), seed.to_string()]);
     words

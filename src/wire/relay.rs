@@ -36,10 +36,11 @@ pub struct Running {
     thread: Option<JoinHandle<Result<Log, WireError>>>,
 }
 
-/// Times before this are waited for in a loop, for a sleeping thread wakes up late.
-const SPIN_NS: u64 = 100_000;
-/// As long as this after the last packet the relay looks for the next one without sleeping.
-const ALERT_NS: u64 = 50_000;
+/// So long before a packet is due the relay waits in a loop, for a sleeping thread wakes up late. It must not loop
+/// more than it has to: where it leaves ordinary threads no time, the kernel stops it for some of every second.
+const SPIN_NS: u64 = 20_000;
+/// As long as this after the last packet it looks for the next one without sleeping.
+const ALERT_NS: u64 = 20_000;
 /// Frames that are taken from one end before the other end has its turn.
 const BATCH: usize = 64;
 /// A look at the stop sign at least this often.
