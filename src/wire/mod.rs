@@ -4,7 +4,7 @@
 //! [ server: server0 ]==[ relay: to-server0 | relay | to-client0 ]==[ client0 :client ]
 //! ```
 //!
-//! The relay holds packets up, loses, repeats and keeps them, each as [`model`] decides from the trial's seed.
+//! The relay holds packets up, loses, repeats and keeps them, each as `model` decides from the trial's seed.
 //! It needs no privilege beyond its own namespace, and no module that a kernel may lack.
 
 mod capture;
