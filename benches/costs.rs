@@ -88,7 +88,7 @@ fn arm(name: &str) -> Outcome<Arm> {
 /// A listening server in a namespace of its own.
 fn listening() -> Outcome<(Topology, Server)> {
     let arm = arm("arm-b")?;
-    let topology = Topology::build(arm.link, &arm.sysctl)?;
+    let topology = Topology::build(&arm.link, &arm.sysctl)?;
     let (ip, spec, first) = (topology.server_ip, arm.server, arm.protocol.speaks_first);
     let server = topology
         .server

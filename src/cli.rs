@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::arm::{Override, Span};
+use crate::plan::CAPTURE_MIB;
 use crate::report::charts::{Options, Size, Theme};
 
 /// A reproducible lab for the TCP listen backlog on Linux.
@@ -40,6 +41,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Show what happened to a client, event by event
+    Ladder(LadderArgs),
     /// Audit the TCP listeners of this host: which is full, who set its limit, what helps
     Audit(AuditArgs),
     /// Hold a port in a promised state, for tests
@@ -69,6 +72,9 @@ pub struct RunArgs {
     /// Override a key, such as server.backlog=3; several values make a matrix. `show ARM` prints the keys
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Packets of a wire to keep as captures/*.pcapng, for each trial; 0 keeps none
+    #[arg(long, value_name = "MIB", default_value_t = CAPTURE_MIB, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub capture: u32,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
@@ -239,4 +245,18 @@ pub enum HoldMode {
     Close,
     /// A connect is refused: the port is taken and has no listener
     Refuse,
+}
+
+/// Options of `ladder`.
+#[derive(Debug, Args)]
+pub struct LadderArgs {
+    /// A run folder, a run id below reports/, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Only this arm of the run, or the cells of this matrix
+    #[arg(long)]
+    pub arm: Option<String>,
+    /// This connection of the first trial [default: an example of every fate]
+    #[arg(long, value_name = "N")]
+    pub connection: Option<u32>,
 }

@@ -76,6 +76,50 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     ("ghosts-lost", "ghosts of which the server held nothing"),
     (
+        "syn-dropped-accept-queue-full",
+        "losing attempts whose SYNs met a full accept queue",
+    ),
+    (
+        "syn-dropped-syn-queue-full",
+        "losing attempts whose SYNs met a full SYN queue",
+    ),
+    (
+        "cookie-ack-dropped",
+        "losing attempts whose ACK with a SYN cookie met a full accept queue",
+    ),
+    (
+        "final-ack-dropped",
+        "losing attempts whose final ACK was dropped, the request kept",
+    ),
+    (
+        "reset-by-abort-on-overflow",
+        "losing attempts that `tcp_abort_on_overflow` reset",
+    ),
+    (
+        "waited-in-accept-queue",
+        "losing attempts that waited in the accept queue until their time was up",
+    ),
+    (
+        "listener-closed",
+        "losing attempts whose listening socket was closed",
+    ),
+    ("no-listener", "losing attempts that met no listener"),
+    (
+        "server-closed-early",
+        "losing attempts that the server closed without an answer",
+    ),
+    ("wrong-answer", "losing attempts that got another answer"),
+    (
+        "lost-on-the-wire",
+        "losing attempts whose packets were lost before TCP saw them",
+    ),
+    ("client-out-of-ports", "losing attempts without a port"),
+    (
+        "client-out-of-descriptors",
+        "losing attempts without a file descriptor",
+    ),
+    ("unexplained", "losing attempts that nothing explains"),
+    (
         "backlog-effective",
         "the limit in force: Send-Q of the LISTEN socket, summed over a reuseport group",
     ),
@@ -123,6 +167,19 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     ("server-cpu-ms", "processor time of the server's thread"),
     ("client-cpu-ms", "processor time of the client's threads"),
+    (
+        "wire-packets",
+        "packets that entered the wire, both directions",
+    ),
+    ("wire-lost", "packets that the wire lost by chance"),
+    (
+        "wire-dropped-by-rule",
+        "packets that the wire dropped by rule",
+    ),
+    (
+        "wire-error-p99-ms",
+        "99th percentile of how much later than intended the wire sent packets on",
+    ),
     ("idle-percent", "the machine's idle share during the flood"),
 ];
 

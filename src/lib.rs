@@ -49,6 +49,8 @@ pub mod plan;
 #[cfg(feature = "lab")]
 pub mod probe;
 #[cfg(feature = "lab")]
+mod random;
+#[cfg(feature = "lab")]
 pub mod report;
 #[cfg(feature = "lab")]
 pub mod result;
@@ -56,3 +58,5 @@ pub mod result;
 pub mod run;
 #[cfg(feature = "hold")]
 mod sys;
+#[cfg(feature = "lab")]
+pub mod wire;

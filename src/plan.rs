@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Override};
+use crate::random::{SplitMix64, seed_for};
 
 /// One arm of a plan, with the name that its settings do not carry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,7 +25,13 @@ pub struct Plan {
     pub seed: u64,
     /// Keys that were overridden for this run.
     pub overrides: Vec<Override>,
+    /// Packets of a wire that are kept for each trial, in MiB; 0 keeps none.
+    #[serde(default)]
+    pub capture_mib: u32,
 }
+
+/// What is kept of a wire's packets unless a run asks for another bound.
+pub const CAPTURE_MIB: u32 = 16;
 
 /// One execution of an arm.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,6 +40,10 @@ pub struct Trial<'a> {
     pub arm: &'a PlannedArm,
     /// Its number within the arm, from 0.
     pub index: u32,
+    /// The seed of its own random decisions.
+    pub seed: u64,
+    /// How many bytes of packets are kept, where the link is a wire.
+    pub capture_bytes: usize,
 }
 
 impl Plan {
@@ -50,24 +61,37 @@ impl Plan {
             trials,
             seed,
             overrides,
+            capture_mib: CAPTURE_MIB,
         }
     }
 
     /// The trials in the order of their execution: round by round, so that a slow drift of the machine meets
     /// all arms alike. The first round keeps the order asked; the later ones are shuffled from the seed.
     pub fn order(&self) -> Vec<Trial<'_>> {
-        let mut random = SplitMix64(self.seed);
+        let mut random = SplitMix64::new(self.seed);
         let mut order = Vec::new();
         for index in 0..self.trials {
-            let mut round: Vec<_> = self.arms.iter().map(|arm| Trial { arm, index }).collect();
+            let mut round: Vec<_> = self.arms.iter().map(|arm| self.trial(arm, index)).collect();
             if index > 0 {
                 for last in (1..round.len()).rev() {
-                    round.swap(last, random.below(last + 1));
+                    let other = random.below(last as u64 + 1);
+                    round.swap(last, usize::try_from(other).unwrap_or(last));
                 }
             }
             order.extend(round);
         }
         order
+    }
+
+    /// A trial; its seed follows from the run's, from the arm's name and from its number.
+    fn trial<'a>(&self, arm: &'a PlannedArm, index: u32) -> Trial<'a> {
+        let words = arm.name.bytes().map(u64::from).chain([u64::from(index)]);
+        Trial {
+            arm,
+            index,
+            seed: seed_for(self.seed, words),
+            capture_bytes: self.capture_mib as usize * 1024 * 1024,
+        }
     }
 
     /// Whether the arm's expectations were written for what this run does.
@@ -78,23 +102,6 @@ impl Plan {
     /// The name of a trial's file; a slash of the arm's name becomes two underscores.
     pub fn file_stem(arm: &str, index: u32) -> String {
         format!("{}.{index}", arm.replace('/', "__"))
-    }
-}
-
-/// The generator of Steele, Lea and Flood (OOPSLA 2014): small, seeded, and the same everywhere.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap_or(0)
     }
 }
 
@@ -132,6 +139,23 @@ mod tests {
                 "{chunk:?}"
             );
         }
+    }
+
+    #[test]
+    fn every_trial_has_a_seed_of_its_own_that_follows_from_the_runs() {
+        let plan = plan(5, 7);
+        let seeds = |plan: &Plan| {
+            plan.order()
+                .iter()
+                .map(|trial| trial.seed)
+                .collect::<Vec<_>>()
+        };
+        let mut sorted = seeds(&plan);
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 20);
+        assert_eq!(seeds(&plan), seeds(&self::plan(5, 7)));
+        assert_ne!(seeds(&plan), seeds(&self::plan(5, 8)));
     }
 
     #[test]

@@ -107,8 +107,10 @@ fn label(level: &Value) -> String {
     }
 }
 
+/// Letters, digits and a few marks; `10%` becomes `10pct`.
 fn file_safe(text: &str) -> String {
-    text.chars()
+    text.replace('%', "pct")
+        .chars()
         .map(|c| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => c,
             _ => '-',

@@ -4,9 +4,11 @@
 //! [`Arm`] serialises to is a complete arm file. Pure: nothing here touches the kernel.
 
 mod bound;
+mod link;
 mod load;
 mod matrix;
 mod overrides;
+mod packets;
 mod server;
 mod span;
 
@@ -16,8 +18,10 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use bound::{Bound, KernelRange, KernelVersion};
+pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
+pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use span::Span;
 
@@ -126,47 +130,6 @@ pub enum SpeaksFirst {
     /// Neither: a client is well when it is connected. It looks at the server's side when its timeout has passed,
     /// and holds the connection until the trial has been read.
     Nobody,
-}
-
-/// What lies between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LinkSpec {
-    /// The kind of link.
-    pub kind: LinkKind,
-    /// The address family of the experiment.
-    pub family: Family,
-}
-
-/// The kind of link between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkKind {
-    /// One namespace, its loopback interface.
-    #[default]
-    Loopback,
-    /// A namespace for each side, joined by a veth pair; their counters are apart.
-    Veth,
-}
-
-impl fmt::Display for LinkKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Loopback => "loopback",
-            Self::Veth => "veth",
-        })
-    }
-}
-
-/// An IP address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Family {
-    /// IPv4.
-    #[default]
-    Ipv4,
-    /// IPv6.
-    Ipv6,
 }
 
 /// A sysctl's value as it is written: `4096` or `"32768 60999"` in a file.

@@ -33,6 +33,9 @@ pub struct ServerSpec {
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_accept: Option<Span>,
+    /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_first_at: Option<Span>,
 }
 
 const fn yes() -> bool {
@@ -57,6 +60,11 @@ impl ServerSpec {
             return Err(format!(
                 "server.defer-accept = \"{period}\": the kernel takes whole seconds, at least 1s"
             ));
+        }
+        if self.close_first_at.is_some() && !self.listen {
+            return Err(
+                "server.close-first-at: with listen = false there is nothing to close".into(),
+            );
         }
         let AcceptPolicy::Plan(batches) = &self.accept else {
             return Ok(());

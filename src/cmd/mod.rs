@@ -7,6 +7,7 @@
 
 mod audit;
 mod hold;
+mod ladder;
 mod list;
 mod progress;
 mod report;
@@ -37,6 +38,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
+        Command::Ladder(args) => ladder::ladder(&args),
         Command::Audit(args) => audit::audit(&args),
         Command::Hold(args) => hold::hold(&args),
         Command::Completions { shell } => {

@@ -13,7 +13,7 @@ use crate::cli::RunArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
-use crate::plan::Plan;
+use crate::plan::{CAPTURE_MIB, Plan};
 use crate::probe::host::read_host;
 use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
@@ -33,7 +33,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         None => random_seed().map_err(Error::Seed)?,
     };
     let command = command(&args, seed);
-    let plan = Plan::new(arms, args.trials, seed, args.set);
+    let plan = Plan {
+        capture_mib: args.capture,
+        ..Plan::new(arms, args.trials, seed, args.set)
+    };
     let manifest = Manifest::new(command, read_host(), Timestamp::now(), plan);
     let (folder, manifest) = match &args.out {
         Some(path) => (RunFolder::create(path, &manifest)?, manifest),
@@ -82,6 +85,9 @@ fn command(args: &RunArgs, seed: u64) -> Vec<String> {
     }
     for change in &args.set {
         words.extend(["--set".to_owned(), change.to_string()]);
+    }
+    if args.capture != CAPTURE_MIB {
+        words.extend(["--capture".to_owned(), args.capture.to_string()]);
     }
     words.extend(["--seed".to_owned(), seed.to_string()]);
     words.extend(args.charts.words());

@@ -18,6 +18,11 @@ impl Clock {
         }
     }
 
+    /// The instant from which it counts.
+    pub const fn origin(self) -> Instant {
+        self.origin
+    }
+
     /// The time on it.
     pub fn now_us(self) -> u64 {
         as_us(self.origin.elapsed())

@@ -4,7 +4,7 @@
 //! Answering takes no time of its own: the pause after each accept is the whole service time.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -58,6 +58,8 @@ pub struct ServerLog {
     pub accepts: Vec<Accept>,
     /// `accept()` calls that failed, as errno names.
     pub failures: Vec<String>,
+    /// When the first of the listening sockets was closed.
+    pub first_closed_us: Option<u64>,
     /// The thread's processor time.
     pub cpu_us: Option<u64>,
 }
@@ -290,12 +292,13 @@ impl Loop<'_> {
         let before = thread_cpu_us();
         loop {
             let now_us = self.clock.now_us();
+            self.close_first_if_due(now_us)?;
             let due_us = self.pace.next_us(now_us);
             let accepting = due_us.is_some_and(|due| due <= now_us);
             let sockets = if accepting { self.sockets } else { &[] };
-            let rest = due_us
-                .filter(|_| !accepting)
-                .map(|due| self.clock.until(due));
+            let due_us = due_us.filter(|_| !accepting);
+            let next_us = due_us.into_iter().chain(self.close_us()).min();
+            let rest = next_us.map(|due| self.clock.until(due));
 
             let mut poll = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
             poll.extend(
@@ -323,11 +326,37 @@ impl Loop<'_> {
             let (count, first) = (listeners.len(), self.log.accepts.len());
             for n in (0..count).map(|n| (n + first) % count) {
                 let now_us = self.clock.now_us();
-                if listeners[n] && self.pace.next_us(now_us).is_some_and(|due| due <= now_us) {
+                let is_closed = n == 0 && self.log.first_closed_us.is_some();
+                if listeners[n]
+                    && !is_closed
+                    && self.pace.next_us(now_us).is_some_and(|due| due <= now_us)
+                {
                     self.accept(n);
                 }
             }
         }
+    }
+
+    /// When the first listening socket is still to be closed.
+    fn close_us(&self) -> Option<u64> {
+        let at = self
+            .spec
+            .close_first_at
+            .filter(|_| self.log.first_closed_us.is_none())?;
+        Some(at.as_us())
+    }
+
+    /// For a listening socket, shutting down is what close(2) does, and leaves the descriptor in its place.
+    fn close_first_if_due(&mut self, now_us: u64) -> Result<(), ServerError> {
+        if let (Some(at_us), Some(first)) = (self.close_us(), self.sockets.first())
+            && at_us <= now_us
+        {
+            first.shutdown(Shutdown::Read).map_err(|error| {
+                ServerError::Thread(format!("cannot close a listener: {error}"))
+            })?;
+            self.log.first_closed_us = Some(self.clock.now_us());
+        }
+        Ok(())
     }
 
     fn accept(&mut self, listener: usize) {

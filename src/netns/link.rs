@@ -10,6 +10,7 @@ use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, new_connection};
 
 use super::{KernelSteps, NetnsError, Refusal, Steps};
+use crate::sys;
 
 /// The loopback interface is the first of every namespace.
 const LOOPBACK_INDEX: u32 = 1;
@@ -39,15 +40,19 @@ pub(super) fn loopback_up() -> Result<(), NetnsError> {
 }
 
 /// Creates a veth pair in the calling thread's namespace and moves its second end into another.
-pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Result<(), NetnsError> {
+pub(super) fn create_veth(
+    here: &str,
+    there: &str,
+    other: BorrowedFd<'_>,
+) -> Result<(), NetnsError> {
     with_netlink(async |handle| {
         handle
             .link()
-            .add(LinkVeth::new(here.name, there.name).build())
+            .add(LinkVeth::new(here, there).build())
             .execute()
             .await
             .map_err(refused("create a veth pair"))?;
-        let index = index_of(there.name)?;
+        let index = index_of(there)?;
         handle
             .link()
             .set(
@@ -57,10 +62,7 @@ pub(super) fn create_veth(here: End, there: End, other: BorrowedFd<'_>) -> Resul
             )
             .execute()
             .await
-            .map_err(refused(&format!(
-                "move {} into the other namespace",
-                there.name
-            )))
+            .map_err(refused(&format!("move {there} into the other namespace")))
     })
 }
 
@@ -99,6 +101,25 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
             .await
             .map_err(refused(&format!("preset the neighbour {}", neighbour.ip)))
     })
+}
+
+/// Brings up an interface of the calling thread's namespace that has no address. Returns its index.
+pub(super) fn up_without_address(name: &str) -> Result<u32, NetnsError> {
+    let index = index_of(name)?;
+    with_netlink(async |handle| {
+        handle
+            .link()
+            .set(LinkUnspec::new_with_index(index).up().build())
+            .execute()
+            .await
+            .map_err(failed(&format!("bring up {name}")))
+    })?;
+    Ok(index)
+}
+
+/// Takes the offloads from an end in the calling thread's namespace: what leaves it is a packet as a wire carries it.
+pub(super) fn plain_packets(end: End) -> Result<(), NetnsError> {
+    sys::offloads_off(end.name).map_err(failed(&format!("turn off the offloads of {}", end.name)))
 }
 
 fn index_of(name: &str) -> Result<u32, NetnsError> {

@@ -12,7 +12,7 @@ pub use program::Program;
 pub use refusal::Refusal;
 pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;
-pub use topology::Topology;
+pub use topology::{Between, Topology};
 pub use user::{KernelSteps, Steps, enter};
 
 /// A namespace that could not be made ready.

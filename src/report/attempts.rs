@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::observation::Observation;
-use crate::result::{Ghost, Outcome, join, outcome};
+use crate::result::{Cause, Evidence, Ghost, Outcome, explain, join, outcome};
 
 /// Times in microseconds since the clients' release; an empty field is unknown or did not happen.
 #[derive(Serialize)]
@@ -21,6 +21,8 @@ struct Row<'a> {
     local_port: Option<u16>,
     accepted_us: Option<u64>,
     ghost: Option<&'static str>,
+    cause: Option<Cause>,
+    evidence: Option<Evidence>,
 }
 
 pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
@@ -30,7 +32,8 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
             continue;
         };
         let (fates, _) = join(measured);
-        for (attempt, fate) in measured.attempts.iter().zip(fates) {
+        let causes = explain(measured, &fates);
+        for ((attempt, fate), explained) in measured.attempts.iter().zip(fates).zip(causes) {
             let row = Row {
                 arm: &observation.arm,
                 trial: observation.index,
@@ -50,6 +53,8 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
                     Ghost::Lost => "lost",
                     Ghost::Unknown => "unknown",
                 }),
+                cause: explained.map(|one| one.cause),
+                evidence: explained.map(|one| one.evidence),
             };
             rows.serialize(row)
                 .expect("a row of plain values is written to memory");

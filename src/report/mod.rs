@@ -3,6 +3,7 @@
 mod attempts;
 mod audit;
 pub mod charts;
+pub mod ladder;
 mod markdown;
 mod prometheus;
 mod samples;

@@ -1,12 +1,13 @@
 //! One observation to one trial result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::join::{Fate, Ghost, join};
+use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
-    Counters, Cpu, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status, SynSchedule,
-    TrialResult, outcome,
+    Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies, ListenerResult, Outcome,
+    PacketDrops, Status, SynSchedule, TrialResult, WireResult, explain, outcome, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,12 +51,16 @@ fn empty() -> TrialResult {
         latency_ms: Latencies::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
+        causes: None,
+        causes_from_totals: BTreeSet::new(),
+        wire: None,
     }
 }
 
 fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let attempts = &measured.attempts;
     let (fates, unknown_accepts) = join(measured);
+    let causes: Vec<Explained> = explain(measured, &fates).into_iter().flatten().collect();
     let mut outcomes: BTreeMap<Outcome, u32> = Outcome::ALL.map(|class| (class, 0)).into();
     let mut errnos = BTreeMap::new();
     for attempt in attempts {
@@ -68,15 +73,20 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let total: u32 = outcomes.values().sum();
     let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
     let (counters, went_back) = counters(measured, total, connect_timeouts);
-    let invalid = if went_back.is_empty() {
-        (total != arm.client.connections).then(|| {
-            format!(
-                "{total} of {} attempts were recorded",
-                arm.client.connections
-            )
-        })
-    } else {
+    let wire = measured.wire.as_ref().map(|log| {
+        let repeated = Handshakes::of(measured, log).repeated(attempts);
+        (log, WireResult::of(log, repeated))
+    });
+    let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
+    } else if total != arm.client.connections {
+        Some(format!(
+            "{total} of {} attempts were recorded",
+            arm.client.connections
+        ))
+    } else {
+        wire.as_ref()
+            .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
     TrialResult {
         status: if invalid.is_some() {
@@ -92,7 +102,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         ghosts: ghosts(&fates),
         outcomes: Some(outcomes),
         errnos,
-        listeners: measured.listeners.iter().map(listener).collect(),
+        listeners: listeners(measured),
         half_open_final: Some(count(
             measured
                 .pending
@@ -109,8 +119,23 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .map(|one| one.started_us.saturating_sub(one.intended_us))
                 .collect(),
         )),
+        causes: Some(by_cause(&causes)),
+        causes_from_totals: causes
+            .iter()
+            .filter(|one| one.evidence == Evidence::Totals)
+            .map(|one| one.cause)
+            .collect(),
+        wire: wire.map(|(_, result)| result),
         ..empty()
     }
+}
+
+fn by_cause(causes: &[Explained]) -> BTreeMap<Cause, u32> {
+    let mut counts: BTreeMap<Cause, u32> = Cause::ALL.map(|cause| (cause, 0)).into();
+    for one in causes {
+        *counts.entry(one.cause).or_default() += 1;
+    }
+    counts
 }
 
 fn count(items: impl Iterator) -> u32 {
@@ -138,7 +163,22 @@ fn ghosts(fates: &[Fate]) -> Option<Ghosts> {
     })
 }
 
-fn listener(listener: &Listener) -> ListenerResult {
+fn listeners(measured: &Measured) -> Vec<ListenerResult> {
+    let accepted = |n| {
+        count(
+            measured
+                .accepts
+                .iter()
+                .filter(|accept| accept.listener == n),
+        )
+    };
+    let listeners = measured.listeners.iter().enumerate();
+    listeners
+        .map(|(n, one)| listener(one, accepted(n)))
+        .collect()
+}
+
+fn listener(listener: &Listener, accepted: u32) -> ListenerResult {
     let Listener {
         before,
         samples,
@@ -163,6 +203,7 @@ fn listener(listener: &Listener) -> ListenerResult {
             .drops
             .zip(after.drops)
             .map(|(before, after)| after.wrapping_sub(before)),
+        accepted,
         samples: samples.at_us.len(),
         sample_period_us: samples.period_us,
         samples_missed: samples.missed,
@@ -193,7 +234,9 @@ fn counters(measured: &Measured, attempts: u32, connect_timeouts: u32) -> (Count
         || !server.contains_key("TcpExt.ListenOverflows")
     {
         Some("counters unavailable".to_owned())
-    } else if (attempts > 0 && opens == Some(0)) || (connect_timeouts > 0 && all_zero(measured)) {
+    } else if (attempts > 0 && opens == Some(0))
+        || (connect_timeouts > 0 && measured.wire.is_none() && all_zero(measured))
+    {
         Some("counters do not move here (sandboxed kernel?)".to_owned())
     } else {
         None
@@ -343,6 +386,14 @@ fn notes(
             "the timeout of {} falls on the SYN retry at {} s: counts may differ by up to one per client",
             arm.client.timeout,
             retry_ms / 1_000
+        ));
+    }
+    if let Some(wire) = &measured.wire
+        && (1..wire.packets.len()).contains(&wire.captured)
+    {
+        let (captured, all) = (wire.captured, wire.packets.len());
+        notes.push(format!(
+            "the capture holds the first {captured} of {all} packets (--capture)"
         ));
     }
     for (name, how) in &measured.server.measured_sysctls {

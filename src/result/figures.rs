@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Outcome, Status, Summary, TrialResult};
+use super::stats::ms;
+use super::{Cause, Direction, Outcome, Status, Summary, TrialResult};
 use crate::arm::Arm;
 use crate::figure::{Figure, NAMED, Side};
 
@@ -32,6 +33,10 @@ impl TrialResult {
             .find(|class| class.figure() == name)
         {
             return self.count(class).map(f64::from);
+        }
+        if let Some(cause) = Cause::ALL.into_iter().find(|cause| cause.name() == name) {
+            let causes = self.causes.as_ref()?;
+            return causes.get(&cause).copied().map(f64::from);
         }
         let listeners = |value: &dyn Fn(&super::ListenerResult) -> Option<u64>| {
             let values: Option<Vec<u64>> = self.listeners.iter().map(value).collect();
@@ -73,9 +78,19 @@ impl TrialResult {
             "accept-wait-max-ms" => self.latency_ms.accept_wait?.max,
             "server-cpu-ms" => self.cpu.server_ms,
             "client-cpu-ms" => self.cpu.client_ms,
+            "wire-packets" => self.on_the_wire(|one| one.packets),
+            "wire-lost" => self.on_the_wire(|one| one.lost),
+            "wire-dropped-by-rule" => self.on_the_wire(|one| one.dropped_by_rule),
+            "wire-error-p99-ms" => self.wire?.error_us.p99.map(ms),
             "idle-percent" => self.cpu.idle_percent,
             _ => None,
         }
+    }
+
+    /// Packets of both directions.
+    fn on_the_wire(&self, of: impl Fn(&Direction) -> u32) -> Option<f64> {
+        let wire = self.wire?;
+        Some(f64::from(of(&wire.to_server) + of(&wire.to_client)))
     }
 
     /// Attempts of one class; `None` when nothing was measured.

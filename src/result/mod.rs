@@ -2,28 +2,35 @@
 //!
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
+mod causes;
 mod derive;
 mod expect;
 mod figures;
 mod join;
 mod outcome;
+mod packets;
 mod stats;
 mod syn_schedule;
 mod verdict;
+mod why;
+mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub use causes::{Cause, Evidence, Explained, explain};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
 pub use outcome::{Outcome, outcome};
+pub use packets::Owners;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use wire::{Direction, Repeated, WireError, WireResult};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
@@ -134,6 +141,13 @@ pub struct TrialResult {
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
     pub start_skew_ms: Option<Percentiles>,
+    /// Attempts that are not ok, by cause; their sum is attempts - ok.
+    pub causes: Option<BTreeMap<Cause, u32>>,
+    /// Those of the causes that were found from counters of the whole trial.
+    pub causes_from_totals: BTreeSet<Cause>,
+    /// What the wire did; absent on other links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<WireResult>,
 }
 
 /// Ghosts by what the server held of them.
@@ -173,6 +187,8 @@ pub struct ListenerResult {
     pub recv_q_final: u32,
     /// Growth of the socket's drop counter.
     pub drops: Option<u32>,
+    /// Connections that `accept()` returned from it.
+    pub accepted: u32,
     /// Looks at it.
     pub samples: usize,
     /// The period that was asked for.

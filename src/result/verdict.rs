@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ListenerResult, Outcome, Status, Summary, TrialResult};
+use super::{ListenerResult, Outcome, Status, Summary, TrialResult, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -50,6 +50,8 @@ pub(super) fn text(
         }
     }
     sentences.extend(ghosts(&shown));
+    sentences.extend(why::causes(summary, trial));
+    sentences.extend(why::repeated_handshakes(trial));
     sentences.extend(wasted(&shown));
     sentences.extend(too_long_a_queue(arm, &trial.listeners));
     sentences.extend(

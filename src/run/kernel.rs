@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex};
 
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
-use crate::arm::Arm;
+use crate::arm::{Arm, Family, LinkKind};
 use crate::load::{
     Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
-    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
+    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
+    ServerSide, WireLog,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
 use crate::probe::{counters, drops, host};
+use crate::wire::{self, Cpus, Relay, WireError};
 
 /// The real kernel.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +51,12 @@ impl From<DiagError> for TrialError {
     }
 }
 
+impl From<WireError> for TrialError {
+    fn from(error: WireError) -> Self {
+        Self::failed(error)
+    }
+}
+
 impl From<ServerError> for TrialError {
     fn from(error: ServerError) -> Self {
         Self::failed(error)
@@ -69,11 +77,13 @@ impl Lab for KernelLab {
 
     fn observe(&self, trial: Trial<'_>, progress: &Arc<Progress>) -> Result<Measured, TrialError> {
         let arm = &trial.arm.settings;
-        let topology = Topology::build(arm.link, &arm.sysctl)?;
+        let topology = Topology::build(&arm.link, &arm.sysctl)?;
+        let relay = start_relay(&topology, trial)?;
         let server = open_server(&topology, arm)?;
         let watched = Watched {
             address: server.address(),
             cookies: server.cookies().map_err(TrialError::failed)?,
+            closes_first: arm.server.close_first_at.is_some(),
         };
         let mut diag = topology.server.run(Diag::open)??;
         let before = if arm.server.listen {
@@ -107,6 +117,7 @@ impl Lab for KernelLab {
         let ended_us = clock.now_us();
         readings.cpu_after();
         let (log, sockets) = server.stop()?;
+        let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
         let pending = pending(&mut diag, watched.address, &log)?;
         readings.after(&topology)?;
@@ -116,12 +127,20 @@ impl Lab for KernelLab {
 
         let measured = readings.measured(
             Parts {
-                listeners: listeners(&watched, arm.server.backlog, before, samples, after),
+                listeners: listeners(
+                    &watched,
+                    arm.server.backlog,
+                    before,
+                    samples,
+                    after,
+                    log.first_closed_us,
+                ),
                 attempts,
                 client_cpu_us,
                 log,
                 pending,
                 ended_us,
+                wire,
             },
             topology,
         );
@@ -133,6 +152,33 @@ impl Lab for KernelLab {
             }),
         }
     }
+}
+
+/// Sets the relay of a wire to work, on a processor that the other threads of the trial are kept away from.
+fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Running>, TrialError> {
+    let link = &trial.arm.settings.link;
+    let (LinkKind::Wire(spec), Some(between)) = (&link.kind, &topology.between) else {
+        return Ok(None);
+    };
+    let protocol = match link.family {
+        Family::Ipv4 => libc::ETH_P_IP,
+        Family::Ipv6 => libc::ETH_P_IPV6,
+    };
+    let protocol = u16::try_from(protocol).map_err(TrialError::failed)?;
+    let (to_server, to_client) = (between.to_server, between.to_client);
+    let relay = between
+        .namespace
+        .run(move || Relay::open(to_server, to_client, protocol))??;
+    let cpus = Cpus::share()?;
+    if let Some(cpus) = &cpus {
+        for namespace in [&topology.server, topology.client()] {
+            let cpus = cpus.clone();
+            namespace.run(move || cpus.leave())??;
+        }
+    }
+    let relay = relay.start(spec.clone(), trial.seed, cpus, trial.capture_bytes)?;
+    topology.prove()?;
+    Ok(Some(relay))
 }
 
 fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
@@ -208,21 +254,33 @@ fn listeners(
     before: Vec<Look>,
     samples: Vec<Samples>,
     after: Vec<Option<Look>>,
+    first_closed_us: Option<u64>,
 ) -> Vec<Listener> {
     before
         .into_iter()
         .zip(samples)
         .zip(after)
-        .filter_map(|((before, samples), after)| {
+        .enumerate()
+        .filter_map(|(n, ((before, samples), after))| {
+            let last = || last_look(before, &samples);
             Some(Listener {
                 address: watched.address,
                 backlog_requested,
                 before,
+                after: after.or_else(last)?,
                 samples,
-                after: after?,
+                closed_us: first_closed_us.filter(|_| n == 0),
             })
         })
         .collect()
+}
+
+fn last_look(before: Look, samples: &Samples) -> Option<Look> {
+    Some(Look {
+        recv_q: *samples.recv_q.last()?,
+        send_q: before.send_q,
+        drops: *samples.drops.last()?,
+    })
 }
 
 /// What the clients, the server and the probes bring together.
@@ -233,6 +291,7 @@ struct Parts {
     log: ServerLog,
     pending: Vec<Pending>,
     ended_us: u64,
+    wire: Option<WireLog>,
 }
 
 /// The readings before and after; what could not be read stands in the notes.
@@ -329,6 +388,7 @@ impl Take {
             pending: parts.pending,
             cpu: self.cpu,
             ended_us: parts.ended_us,
+            wire: parts.wire,
         }
     }
 }

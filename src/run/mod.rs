@@ -108,7 +108,7 @@ pub fn execute(
                 }
             }
         };
-        let observation = Observation {
+        let mut observation = Observation {
             schema_version: SCHEMA_VERSION,
             arm: trial.arm.name.clone(),
             index: trial.index,
@@ -116,7 +116,7 @@ pub fn execute(
             reason,
             measured,
         };
-        folder.store(&observation)?;
+        folder.store(&mut observation)?;
         watch(Event::Ended(&observation));
         observations.push(observation);
     }

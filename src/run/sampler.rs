@@ -14,6 +14,8 @@ use crate::probe::diag::{Diag, DiagError};
 pub(super) struct Watched {
     pub(super) address: SocketAddr,
     pub(super) cookies: Vec<u64>,
+    /// Whether the server is to close the first of them during the trial.
+    pub(super) closes_first: bool,
 }
 
 impl Watched {
@@ -57,22 +59,26 @@ impl Sampler {
                     ..Samples::default()
                 };
                 let mut samples = vec![empty; watched.cookies.len()];
-                let mut due_us = 0;
+                let (mut due_us, mut broke_off) = (0, None);
                 while !stopped.load(Ordering::Relaxed) {
                     clock.sleep_until(due_us);
                     let at_us = clock.now_us();
-                    let looks: Vec<Look> = match watched.look(&mut diag) {
-                        Ok(looks) => looks.into_iter().flatten().collect(),
+                    let looks: Vec<Option<Look>> = match watched.look(&mut diag) {
+                        Ok(looks) => looks,
                         Err(error) => return (samples, Some(error.to_string())),
                     };
-                    if looks.len() != samples.len() {
-                        let problem = format!("a socket on {} no longer listens", watched.address);
-                        return (samples, Some(problem));
+                    for (n, (look, samples)) in looks.into_iter().zip(&mut samples).enumerate() {
+                        if let Some(look) = look {
+                            samples.at_us.push(at_us);
+                            samples.recv_q.push(look.recv_q);
+                            samples.drops.push(look.drops);
+                        } else if n > 0 || !watched.closes_first {
+                            broke_off =
+                                Some(format!("a socket on {} no longer listens", watched.address));
+                        }
                     }
-                    for (samples, look) in samples.iter_mut().zip(looks) {
-                        samples.at_us.push(at_us);
-                        samples.recv_q.push(look.recv_q);
-                        samples.drops.push(look.drops);
+                    if broke_off.is_some() {
+                        break;
                     }
                     // Ticks that have passed meanwhile are lost, and said to be.
                     let passed = (clock.now_us() - due_us) / period_us;
@@ -81,7 +87,7 @@ impl Sampler {
                     }
                     due_us += period_us * passed.max(1);
                 }
-                (samples, None)
+                (samples, broke_off)
             })?;
         Ok(Self {
             stop,

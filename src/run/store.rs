@@ -58,6 +58,7 @@ pub enum StoreError {
 
 const MANIFEST: &str = "manifest.json";
 const OBSERVATIONS: &str = "observations";
+const CAPTURES: &str = "captures";
 
 /// An open run folder.
 #[derive(Debug, Clone)]
@@ -160,11 +161,22 @@ impl RunFolder {
         &self.path
     }
 
-    /// Stores an observation; after that it is safe.
+    /// Stores an observation; after that it is safe. A capture goes to a file of its own and leaves the observation.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn store(&self, observation: &Observation) -> Result<(), StoreError> {
+    pub fn store(&self, observation: &mut Observation) -> Result<(), StoreError> {
+        let wire = observation
+            .measured
+            .as_mut()
+            .and_then(|measured| measured.wire.as_mut());
+        let capture = wire
+            .map(|wire| std::mem::take(&mut wire.capture))
+            .filter(|bytes| !bytes.is_empty());
+        if let Some(capture) = capture {
+            let stem = Plan::file_stem(&observation.arm, observation.index);
+            self.write(&format!("{CAPTURES}/{stem}.pcapng"), &capture)?;
+        }
         let path = self.file_of(&observation.arm, observation.index);
         let bytes =
             serde_json::to_vec(observation).map_err(|error| written(&path)(error.into()))?;

@@ -1,12 +1,24 @@
 //! Raw system calls that no crate wraps. The only place that may hold `unsafe`.
 #![allow(unsafe_code, reason = "this module exists to hold it")]
 
+#[cfg(feature = "lab")]
+mod ethtool;
 mod listener;
 #[cfg(feature = "lab")]
+mod packet;
+#[cfg(feature = "lab")]
 mod process;
+#[cfg(feature = "lab")]
+mod sched;
 
+#[cfg(feature = "lab")]
+pub(crate) use ethtool::offloads_off;
 #[cfg(feature = "lab")]
 pub(crate) use listener::defer_accept;
 pub(crate) use listener::{ListenQueue, listen_queue};
 #[cfg(feature = "lab")]
+pub(crate) use packet::PacketSocket;
+#[cfg(feature = "lab")]
 pub(crate) use process::{Pidfd, contain, die_with_parent};
+#[cfg(feature = "lab")]
+pub(crate) use sched::run_promptly;

@@ -1,8 +1,10 @@
 //! Tests that need no namespace: text fixtures, the command line, the pipeline on scripted observations, and
 //! the rules of the house.
 
+mod causes;
 mod cli;
 mod counters;
+mod ladder;
 mod pipeline;
 mod sysctl_files;
 mod tidy;

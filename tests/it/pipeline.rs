@@ -118,12 +118,14 @@ fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
                 missed: 0,
             },
             after: look,
+            closed_us: None,
         }],
         attempts,
         accepts,
         pending: Vec::new(),
         cpu: Cpu::default(),
         ended_us: 1_000,
+        wire: None,
     }
 }
 

@@ -71,6 +71,7 @@ fn imports_run_downward() {
         "nearest",
         "observation",
         "plan",
+        "random",
         "result",
     ];
     let kernel_side: &[(&str, &[&str])] = &[
@@ -78,7 +79,8 @@ fn imports_run_downward() {
         ("probe", &["sys"]),
         ("netns", &["sys", "probe"]),
         ("load", &["sys", "probe"]),
-        ("run", &["sys", "probe", "netns", "load"]),
+        ("wire", &["sys"]),
+        ("run", &["sys", "probe", "netns", "load", "wire"]),
         ("audit", &["probe", "netns", "load"]),
         ("hold", &["sys"]),
         ("report", &["audit"]),

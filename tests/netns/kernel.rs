@@ -45,8 +45,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn on_each_link(check: impl Fn(&Topology)) {
     for kind in [LinkKind::Loopback, LinkKind::Veth] {
         for family in [Family::Ipv4, Family::Ipv6] {
-            let spec = LinkSpec { kind, family };
-            check(&Topology::build(spec, &BTreeMap::new()).expect("a topology"));
+            let spec = LinkSpec {
+                kind: kind.clone(),
+                family,
+            };
+            check(&Topology::build(&spec, &BTreeMap::new()).expect("a topology"));
         }
     }
 }
@@ -251,7 +254,7 @@ fn an_exact_lookup_tells_no_listener() {
 
 /// An `AF_INET` lookup can return the dual-stack socket of the other family: that is an error, no answer.
 fn a_socket_of_the_other_family_is_an_error() {
-    let topology = Topology::build(LinkSpec::default(), &BTreeMap::new()).expect("a topology");
+    let topology = Topology::build(&LinkSpec::default(), &BTreeMap::new()).expect("a topology");
     let ask = || {
         let listener = TcpListener::bind("[::]:0").expect("bind");
         let port = listener.local_addr().expect("an address").port();

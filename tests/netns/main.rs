@@ -12,6 +12,8 @@ mod hold;
 mod kernel;
 mod namespaces;
 mod runs;
+mod sockets;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
+        sockets::trials(),
+        wire::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -83,7 +83,7 @@ fn somaxconn() -> String {
 /// A fresh namespace has the kernel's defaults, whatever its parent was set to.
 fn nothing_is_inherited() {
     let settings = |topology: Topology| topology.server_settings.sysctls;
-    let build = || Topology::build(LinkSpec::default(), &BTreeMap::new()).expect("a topology");
+    let build = || Topology::build(&LinkSpec::default(), &BTreeMap::new()).expect("a topology");
     let plain = settings(build());
     let parent = Namespace::create("parent").expect("a namespace");
     let child = parent.run(move || {
@@ -123,7 +123,7 @@ fn equal_names_do_not_collide() {
         assert_eq!(trial.counters.client["Tcp.ActiveOpens"], Some(7));
         assert_eq!(trial.counters.server["Tcp.ActiveOpens"], Some(0));
     };
-    let taken = Topology::build(arm().link, &BTreeMap::new()).expect("a topology");
+    let taken = Topology::build(&arm().link, &BTreeMap::new()).expect("a topology");
     std::thread::scope(|scope| {
         let four: Vec<_> = (0..4).map(|_| scope.spawn(check)).collect();
         taken.server.run(check).expect("the fifth succeeds");
@@ -141,7 +141,7 @@ fn nobody_stays_behind() {
     let inodes: Vec<u64> = (0..8)
         .map(|_| {
             let topology =
-                Topology::build(LinkSpec::default(), &BTreeMap::new()).expect("a topology");
+                Topology::build(&LinkSpec::default(), &BTreeMap::new()).expect("a topology");
             let fd = topology.server.fd().as_raw_fd();
             fs::metadata(format!("/proc/self/fd/{fd}"))
                 .expect("a namespace")

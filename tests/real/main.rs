@@ -4,11 +4,12 @@
 //! cargo test --features real-tests --test real
 //! ```
 //!
-//! Debian: `apt-get install curl iproute2 nginx-light redis-server gunicorn nodejs python3`. A program that is
-//! missing is a failure, never a pass.
+//! Debian: `apt-get install curl iproute2 nginx-light redis-server gunicorn nodejs python3 tcpdump
+//! tshark`. A program that is missing is a failure, never a pass.
 
 mod audit;
 mod hold;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,6 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    let trials = [audit::trials(), hold::trials()];
+    let trials = [audit::trials(), hold::trials(), wire::trials()];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -133,11 +133,13 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
             before: look(0, 1, 0),
             samples,
             after: look(0, 1, drops),
+            closed_us: None,
         }],
         attempts,
         accepts: Vec::new(),
         pending: Vec::new(),
         cpu: Cpu::default(),
+        wire: None,
     }
 }
 

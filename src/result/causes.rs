@@ -1,0 +1,346 @@
+//! Why an attempt was not answered: one cause for each, from what is known of that attempt.
+//!
+//! On a wire the packets tell. Elsewhere the client's record, the server's log and what the server's kernel held
+//! are joined; where they leave two answers, the trial's counters decide, and the cause says so.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::join::{Fate, Ghost};
+use super::packets::{Handshake, Handshakes};
+use super::{Outcome, outcome};
+use crate::observation::{Attempt, Listener, Measured};
+
+/// Why an attempt was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The accept queue was full when its SYNs arrived.
+    SynDroppedAcceptQueueFull,
+    /// The SYN queue was full when its SYNs arrived.
+    SynDroppedSynQueueFull,
+    /// The ACK that carried a SYN cookie met a full accept queue; nobody repeats it.
+    CookieAckDropped,
+    /// The ACK that ends the handshake was dropped; the server holds a half-open request.
+    FinalAckDropped,
+    /// The ACK that ends the handshake met a full accept queue, and `tcp_abort_on_overflow` answered it.
+    ResetByAbortOnOverflow,
+    /// It was in the accept queue until its time was up.
+    WaitedInAcceptQueue,
+    /// The listening socket was closed while it was in the queue.
+    ListenerClosed,
+    /// Nobody listened.
+    NoListener,
+    /// The server closed the connection without an answer.
+    ServerClosedEarly,
+    /// The server sent another answer.
+    WrongAnswer,
+    /// The wire, or a queue of the kernel before TCP, lost its packets.
+    LostOnTheWire,
+    /// The client had no port left.
+    ClientOutOfPorts,
+    /// The client had no file descriptor left.
+    ClientOutOfDescriptors,
+    /// Nothing that was recorded explains it.
+    Unexplained,
+}
+
+impl Cause {
+    /// Every cause, in the order of a connection's life.
+    pub const ALL: [Self; 14] = [
+        Self::SynDroppedAcceptQueueFull,
+        Self::SynDroppedSynQueueFull,
+        Self::CookieAckDropped,
+        Self::FinalAckDropped,
+        Self::ResetByAbortOnOverflow,
+        Self::WaitedInAcceptQueue,
+        Self::ListenerClosed,
+        Self::NoListener,
+        Self::ServerClosedEarly,
+        Self::WrongAnswer,
+        Self::LostOnTheWire,
+        Self::ClientOutOfPorts,
+        Self::ClientOutOfDescriptors,
+        Self::Unexplained,
+    ];
+
+    /// Its name in results and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SynDroppedAcceptQueueFull => "syn-dropped-accept-queue-full",
+            Self::SynDroppedSynQueueFull => "syn-dropped-syn-queue-full",
+            Self::CookieAckDropped => "cookie-ack-dropped",
+            Self::FinalAckDropped => "final-ack-dropped",
+            Self::ResetByAbortOnOverflow => "reset-by-abort-on-overflow",
+            Self::WaitedInAcceptQueue => "waited-in-accept-queue",
+            Self::ListenerClosed => "listener-closed",
+            Self::NoListener => "no-listener",
+            Self::ServerClosedEarly => "server-closed-early",
+            Self::WrongAnswer => "wrong-answer",
+            Self::LostOnTheWire => "lost-on-the-wire",
+            Self::ClientOutOfPorts => "client-out-of-ports",
+            Self::ClientOutOfDescriptors => "client-out-of-descriptors",
+            Self::Unexplained => "unexplained",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a cause was found from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// Its own packets.
+    Packets,
+    /// Its own record, joined with what the server's side recorded of it.
+    Join,
+    /// Counters of the whole trial.
+    Totals,
+}
+
+/// A cause and what it was found from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explained {
+    /// The cause.
+    pub cause: Cause,
+    /// What it was found from.
+    pub evidence: Evidence,
+}
+
+/// The cause of every attempt that is not ok, in the order of the attempts.
+pub fn explain(measured: &Measured, fates: &[Fate]) -> Vec<Option<Explained>> {
+    let trial = Trial::of(measured);
+    let handshakes = measured
+        .wire
+        .as_ref()
+        .map(|wire| Handshakes::of(measured, wire));
+    measured
+        .attempts
+        .iter()
+        .zip(fates)
+        .enumerate()
+        .map(|(n, (attempt, fate))| {
+            let handshake = handshakes.as_ref().map(|all| all.get(n));
+            trial.explain(attempt, *fate, handshake)
+        })
+        .collect()
+}
+
+/// What the trial as a whole knows.
+struct Trial<'a> {
+    listener: Option<&'a Listener>,
+    aborts: bool,
+    uses_cookies: bool,
+    overflows: u64,
+    syn_queue_drops: u64,
+    lost_before_tcp: u64,
+    cookies_sent: u64,
+    embryonic_resets: u64,
+    listener_closed: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn of(measured: &'a Measured) -> Self {
+        let counters = &measured.server.counters;
+        let growth = |name: &str| {
+            let value = |counters: &Option<crate::observation::Counters>| {
+                counters.as_ref()?.get(name).copied().flatten()
+            };
+            let growth = value(&counters.before).zip(value(&counters.after));
+            growth.map_or(0, |(before, after)| {
+                u64::try_from(after - before).unwrap_or(0)
+            })
+        };
+        let sysctl = |name: &str| measured.server.sysctls.get(name).and_then(Option::as_deref);
+        let (overflows, drops) = (
+            growth("TcpExt.ListenOverflows"),
+            growth("TcpExt.ListenDrops"),
+        );
+        let uses_cookies = sysctl("net.ipv4.tcp_syncookies").is_some_and(|value| value != "0");
+        // Without cookies, what a listener drops and is no overflow is a SYN that found the SYN queue full, or
+        // three quarters of tcp_max_syn_backlog in use (`tcp_conn_request` in net/ipv4/tcp_input.c).
+        let syn_queue_drops = if uses_cookies {
+            growth("TcpExt.TCPReqQFullDrop")
+        } else {
+            drops.saturating_sub(overflows)
+        };
+        let client = measured.client.as_ref().unwrap_or(&measured.server);
+        let rx = |namespace: &crate::observation::Namespace| {
+            let sum = |drops: &std::collections::BTreeMap<String, u64>| drops.values().sum::<u64>();
+            let before = namespace.rx_dropped.before.as_ref().map(sum);
+            let after = namespace.rx_dropped.after.as_ref().map(sum);
+            before
+                .zip(after)
+                .map_or(0, |(before, after)| after.saturating_sub(before))
+        };
+        Self {
+            listener: measured.listeners.first(),
+            aborts: sysctl("net.ipv4.tcp_abort_on_overflow").is_some_and(|value| value != "0"),
+            uses_cookies,
+            overflows,
+            syn_queue_drops,
+            lost_before_tcp: rx(&measured.server).max(rx(client)),
+            cookies_sent: growth("TcpExt.SyncookiesSent"),
+            embryonic_resets: growth("TcpExt.EmbryonicRsts"),
+            listener_closed: measured.listeners.iter().any(|one| one.closed_us.is_some()),
+        }
+    }
+
+    fn explain(
+        &self,
+        attempt: &Attempt,
+        fate: Fate,
+        handshake: Option<&Handshake>,
+    ) -> Option<Explained> {
+        let join = |cause| Explained {
+            cause,
+            evidence: Evidence::Join,
+        };
+        Some(match outcome(attempt) {
+            Outcome::Ok => return None,
+            Outcome::Refused => join(Cause::NoListener),
+            Outcome::ClosedEarly => join(Cause::ServerClosedEarly),
+            Outcome::WrongData => join(Cause::WrongAnswer),
+            Outcome::LocalLimit => join(local_limit(attempt.errno.as_deref().unwrap_or_default())),
+            Outcome::Reset => self.reset(fate, handshake),
+            Outcome::ConnectTimeout => match handshake {
+                Some(handshake) => self.unconnected_on_a_wire(attempt, handshake),
+                None => self.unconnected(attempt),
+            },
+            Outcome::ReadTimeout => self.unanswered(fate, handshake),
+            Outcome::Other => join(Cause::Unexplained),
+        })
+    }
+
+    fn reset(&self, fate: Fate, handshake: Option<&Handshake>) -> Explained {
+        let (cause, evidence) = if fate.accepted_us.is_some() {
+            (Cause::ServerClosedEarly, Evidence::Join)
+        } else if self.aborts && self.embryonic_resets > 0 {
+            // The RST answers the ACK at once; that of a closing listener comes whenever it is closed.
+            match handshake {
+                Some(handshake) if handshake.reset_answers_ack => {
+                    (Cause::ResetByAbortOnOverflow, Evidence::Packets)
+                }
+                Some(_) if self.listener_closed => (Cause::ListenerClosed, Evidence::Packets),
+                Some(_) => (Cause::Unexplained, Evidence::Packets),
+                None => (Cause::ResetByAbortOnOverflow, Evidence::Join),
+            }
+        } else if self.listener_closed {
+            (Cause::ListenerClosed, Evidence::Join)
+        } else {
+            (Cause::Unexplained, Evidence::Join)
+        };
+        Explained { cause, evidence }
+    }
+
+    /// No SYN+ACK came in time: where did the SYNs go?
+    fn unconnected_on_a_wire(&self, attempt: &Attempt, handshake: &Handshake) -> Explained {
+        let evidence = Evidence::Packets;
+        let cause = if handshake.syns_dropped == 0 {
+            if handshake.lost > 0 {
+                Cause::LostOnTheWire
+            } else {
+                Cause::Unexplained
+            }
+        } else if self.syn_queue_drops == 0 {
+            Cause::SynDroppedAcceptQueueFull
+        } else if self.overflows == 0 {
+            Cause::SynDroppedSynQueueFull
+        } else if !self.uses_cookies && handshake.met_full_syn_queue {
+            // The SYN queue is looked at first.
+            Cause::SynDroppedSynQueueFull
+        } else if self.was_full(handshake.first_syn_us.unwrap_or(attempt.started_us)) {
+            Cause::SynDroppedAcceptQueueFull
+        } else {
+            return self.unconnected(attempt);
+        };
+        Explained { cause, evidence }
+    }
+
+    /// The same without packets: a look at the queue when the SYN was sent, else the counters.
+    fn unconnected(&self, attempt: &Attempt) -> Explained {
+        let totals = |cause| Explained {
+            cause,
+            evidence: Evidence::Totals,
+        };
+        match (
+            self.overflows > 0,
+            self.syn_queue_drops > 0,
+            self.lost_before_tcp > 0,
+        ) {
+            (true, _, _) if self.was_full(attempt.started_us) => Explained {
+                cause: Cause::SynDroppedAcceptQueueFull,
+                evidence: Evidence::Join,
+            },
+            (true, false, _) => totals(Cause::SynDroppedAcceptQueueFull),
+            (_, true, _) => totals(Cause::SynDroppedSynQueueFull),
+            (false, false, true) => totals(Cause::LostOnTheWire),
+            (false, false, false) => totals(Cause::Unexplained),
+        }
+    }
+
+    /// Connected, and no answer came in time.
+    fn unanswered(&self, fate: Fate, handshake: Option<&Handshake>) -> Explained {
+        if let Some(handshake) = handshake
+            && (handshake.acks_delivered == 0 || handshake.lost_data)
+        {
+            return Explained {
+                cause: if handshake.lost > 0 {
+                    Cause::LostOnTheWire
+                } else {
+                    Cause::Unexplained
+                },
+                evidence: Evidence::Packets,
+            };
+        }
+        let cause = match fate.ghost {
+            _ if fate.accepted_us.is_some() => Cause::WaitedInAcceptQueue,
+            Some(Ghost::Waiting) => Cause::WaitedInAcceptQueue,
+            Some(Ghost::HalfOpen) => Cause::FinalAckDropped,
+            Some(Ghost::Lost | Ghost::Unknown) if self.cookies_sent > 0 => Cause::CookieAckDropped,
+            Some(Ghost::Lost | Ghost::Unknown) if self.overflows > 0 => Cause::FinalAckDropped,
+            Some(Ghost::Lost | Ghost::Unknown) | None => Cause::Unexplained,
+        };
+        let evidence = match (fate.ghost, handshake) {
+            (Some(Ghost::Unknown), _) => Evidence::Totals,
+            (Some(_), Some(_)) => Evidence::Packets,
+            _ => Evidence::Join,
+        };
+        Explained { cause, evidence }
+    }
+
+    /// Whether the accept queue was seen full around this time.
+    fn was_full(&self, at_us: u64) -> bool {
+        let Some(listener) = self.listener else {
+            return false;
+        };
+        let samples = &listener.samples;
+        let after = samples
+            .at_us
+            .partition_point(|sampled_us| *sampled_us < at_us);
+        // The look before and the look after, if they are near.
+        let near = |n: &usize| {
+            let sampled_us = samples.at_us.get(*n).copied();
+            sampled_us.is_some_and(|sampled_us| sampled_us.abs_diff(at_us) <= 2 * samples.period_us)
+        };
+        [after.checked_sub(1), Some(after)]
+            .into_iter()
+            .flatten()
+            .filter(near)
+            .any(|n| samples.recv_q[n] > listener.before.send_q)
+    }
+}
+
+fn local_limit(errno: &str) -> Cause {
+    match errno {
+        "EADDRNOTAVAIL" | "EADDRINUSE" => Cause::ClientOutOfPorts,
+        "EMFILE" | "ENFILE" => Cause::ClientOutOfDescriptors,
+        _ => Cause::Unexplained,
+    }
+}
