@@ -12,9 +12,21 @@ lab +ARMS:
 report RUN="latest":
     cargo run --release -- report {{RUN}}
 
+# run the arms that test the claims in circulation (docs/method.md), and print their verdicts
+claims:
+    cargo run --release -- run facts cases overflow-policy ghosts syn-queue syn-schedule huge-backlog refused defer-accept reuseport-close shock-absorber
+
 # every test that needs only Rust and the kernel
 test:
     cargo test
+
+# the tests beside foreign programs: ss, nstat, curl, nginx, redis, gunicorn, node, tcpdump, tshark
+test-real:
+    cargo test --features real-tests --test real
+
+# measure what the lab costs, both sides in one run
+bench:
+    cargo bench --bench costs --bench audit --bench wire
 
 # what CI runs
 ci:
