@@ -328,7 +328,16 @@ fn verdict(arm: &ArmResult) -> String {
         Some(false) => " [NOT as expected]",
         None => "",
     };
-    let mut text = format!("{}{met}: {}\n", arm.name, arm.verdict.text);
+    let closed = arm
+        .trials
+        .iter()
+        .all(|trial| trial.open_books().next().is_none());
+    let books = if closed {
+        ""
+    } else {
+        " [the books do NOT close]"
+    };
+    let mut text = format!("{}{met}{books}: {}\n", arm.name, arm.verdict.text);
     let judged = arm.verdict.not_judged.is_none() && !arm.summary.is_empty();
     for one in &arm.verdict.expectations {
         let observed = match (one.met, one.observed) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::join::{Fate, Ghost, join};
 use super::stats::{Percentiles, ms};
 use super::{
-    Counters, Cpu, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status, SynSchedule,
-    TrialResult, outcome,
+    Counters, Cpu, Entry, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status,
+    SynSchedule, TrialResult, books, outcome,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,6 +50,8 @@ fn empty() -> TrialResult {
         latency_ms: Latencies::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
+        books: Vec::new(),
+        why_overflows: Vec::new(),
     }
 }
 
@@ -78,7 +80,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     } else {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
     };
-    TrialResult {
+    let mut result = TrialResult {
         status: if invalid.is_some() {
             Status::Invalid
         } else {
@@ -110,7 +112,23 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .collect(),
         )),
         ..empty()
-    }
+    };
+    let books = books::close(arm, measured, &fates, &result);
+    (result.books, result.why_overflows) = (books.entries, books.why_overflows);
+    let open: Vec<String> = result.open_books().map(open_book).collect();
+    result.notes.extend(open);
+    result
+}
+
+/// What does not agree, with both sides.
+fn open_book(entry: &Entry) -> String {
+    let side = |value: Option<i64>| value.map_or_else(|| "unknown".into(), |n| n.to_string());
+    format!(
+        "the books do not close: {} ({} and {})",
+        entry.identity,
+        side(entry.left),
+        side(entry.right)
+    )
 }
 
 fn count(items: impl Iterator) -> u32 {

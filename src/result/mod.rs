@@ -2,6 +2,7 @@
 //!
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
+mod books;
 mod derive;
 mod expect;
 mod figures;
@@ -18,6 +19,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub use books::{Entry, Term};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
@@ -134,6 +136,17 @@ pub struct TrialResult {
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
     pub start_skew_ms: Option<Percentiles>,
+    /// Totals that must agree.
+    pub books: Vec<Entry>,
+    /// The terms whose sum is `TcpExt.ListenOverflows`; empty when there were none, or a term is unknown.
+    pub why_overflows: Vec<Term>,
+}
+
+impl TrialResult {
+    /// The totals that do not agree.
+    pub fn open_books(&self) -> impl Iterator<Item = &Entry> {
+        self.books.iter().filter(|entry| entry.holds == Some(false))
+    }
 }
 
 /// Ghosts by what the server held of them.

@@ -6,3 +6,4 @@ mod counters;
 mod pipeline;
 mod sysctl_files;
 mod tidy;
+mod trust;

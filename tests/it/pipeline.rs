@@ -17,7 +17,7 @@ use backlog_lab::result::{Results, Status, results};
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
 
 /// A lab that answers each trial by its arm's name.
-struct Scripted<F>(F);
+pub(crate) struct Scripted<F>(pub(crate) F);
 
 impl<F: Fn(&str) -> Result<Measured, TrialError>> Lab for Scripted<F> {
     fn ready(&self) -> Result<(), TrialError> {
@@ -29,7 +29,7 @@ impl<F: Fn(&str) -> Result<Measured, TrialError>> Lab for Scripted<F> {
     }
 }
 
-fn arm(name: &str, connections: u32, more: &str) -> Arm {
+pub(crate) fn arm(name: &str, connections: u32, more: &str) -> Arm {
     let text = format!(
         "title = \"t\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nconnections = {connections}\n{more}"
     );
@@ -40,11 +40,11 @@ fn arm(name: &str, connections: u32, more: &str) -> Arm {
 }
 
 /// The port of the `n`-th attempt.
-fn port(n: u32) -> u16 {
+pub(crate) fn port(n: u32) -> u16 {
     40_000 + u16::try_from(n).expect("few attempts")
 }
 
-fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
+pub(crate) fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
     Attempt {
         n,
         intended_us: 0,
@@ -60,7 +60,7 @@ fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
     }
 }
 
-fn accept(at_us: u64, port: u16) -> Accept {
+pub(crate) fn accept(at_us: u64, port: u16) -> Accept {
     Accept {
         at_us,
         listener: 0,
@@ -69,7 +69,7 @@ fn accept(at_us: u64, port: u16) -> Accept {
     }
 }
 
-fn counters(pairs: &[(&str, i128)]) -> Counters {
+pub(crate) fn counters(pairs: &[(&str, i128)]) -> Counters {
     pairs
         .iter()
         .map(|(name, value)| ((*name).to_owned(), Some(*value)))
@@ -77,7 +77,7 @@ fn counters(pairs: &[(&str, i128)]) -> Counters {
 }
 
 /// Readings in which both sides agree that nothing special happened.
-fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
+pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
     let opens = i128::try_from(attempts.len()).expect("a count");
     let look = Look {
         recv_q: 0,
@@ -153,11 +153,11 @@ fn run_in(folder: &Path, arms: Vec<Arm>, lab: &impl Lab) -> (Manifest, Results) 
     (manifest, results)
 }
 
-fn run(arms: Vec<Arm>, lab: &impl Lab) -> Results {
+pub(crate) fn run(arms: Vec<Arm>, lab: &impl Lab) -> Results {
     run_in(tempfile::tempdir().expect("a folder").path(), arms, lab).1
 }
 
-fn one(
+pub(crate) fn one(
     more: &str,
     connections: u32,
     readings: impl Fn() -> Measured,
