@@ -1,6 +1,7 @@
 //! Results as people and programs read them. Pure: results in, bytes out; nothing here opens a file.
 
 mod attempts;
+mod books;
 mod markdown;
 mod samples;
 mod table;
@@ -9,6 +10,7 @@ use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::result::Results;
 
+pub use books::why_overflows;
 pub use table::{comparison, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.

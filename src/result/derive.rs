@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::join::{Fate, Ghost, join};
 use super::stats::{Percentiles, ms};
 use super::{
-    Counters, Cpu, Entry, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops, Status,
-    SynSchedule, TrialResult, books, outcome,
+    AcceptTimes, Counters, Cpu, Entry, Ghosts, Latencies, ListenerResult, Outcome, PacketDrops,
+    SelfCheck, Status, SynSchedule, TrialResult, books, outcome, self_check,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,6 +50,8 @@ fn empty() -> TrialResult {
         latency_ms: Latencies::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
+        accept_times: AcceptTimes::default(),
+        self_check: SelfCheck::default(),
         books: Vec::new(),
         why_overflows: Vec::new(),
     }
@@ -111,8 +113,16 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .map(|one| one.started_us.saturating_sub(one.intended_us))
                 .collect(),
         )),
+        accept_times: accept_times(measured),
+        self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
     };
+    if result.status == Status::Ok
+        && let Some(reason) = self_check::saturated(arm, measured, &result)
+    {
+        (result.status, result.reason) = (Status::Invalid, Some(reason));
+    }
+    result.notes.extend(self_check::notes(arm, &result));
     let books = books::close(arm, measured, &fates, &result);
     (result.books, result.why_overflows) = (books.entries, books.why_overflows);
     let open: Vec<String> = result.open_books().map(open_book).collect();
@@ -289,6 +299,30 @@ fn packet_drops(measured: &Measured) -> PacketDrops {
             .as_ref()
             .map_or_else(|| rx(&measured.server), rx),
         softnet: growth(measured.softnet_dropped),
+    }
+}
+
+/// How `accept()` went. A rate needs two accepts.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a trial has far fewer than 2^53 accepts"
+)]
+fn accept_times(measured: &Measured) -> AcceptTimes {
+    let at_us = |accept: Option<&observation::Accept>| accept.map(|accept| accept.at_us);
+    let (first, last) = (
+        at_us(measured.accepts.first()),
+        at_us(measured.accepts.last()),
+    );
+    let took_us = first
+        .zip(last)
+        .map(|(first, last)| last.saturating_sub(first));
+    let intervals = measured.accepts.len().saturating_sub(1) as f64;
+    AcceptTimes {
+        rate_per_s: took_us
+            .filter(|us| *us > 0)
+            .map(|us| intervals / (ms(us) / 1_000.0)),
+        pause_ms: (!measured.listeners.is_empty())
+            .then(|| ms(measured.ended_us.saturating_sub(last.unwrap_or(0)))),
     }
 }
 

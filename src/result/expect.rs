@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Status, TrialResult};
+use super::{Kind, Status, TrialResult};
 use crate::arm::{Arm, Bound};
 use crate::figure::Figure;
 use crate::manifest::Host;
@@ -13,6 +13,8 @@ use crate::plan::Plan;
 pub struct Verdict {
     /// Whether every expectation was met; `null` when that cannot be said or was not asked.
     pub met: Option<bool>,
+    /// What the arm shows, in one word; `null` when it was not measured or nobody listens.
+    pub kind: Option<Kind>,
     /// In plain words.
     pub text: String,
     /// Why expectations were not judged.
@@ -93,6 +95,7 @@ pub(super) fn judge(arm: &Arm, plan: &Plan, host: &Host, trials: &[TrialResult])
     };
     Verdict {
         met,
+        kind: None,
         text: String::new(),
         not_judged,
         expectations,

@@ -7,7 +7,9 @@ mod derive;
 mod expect;
 mod figures;
 mod join;
+mod kind;
 mod outcome;
+mod self_check;
 mod stats;
 mod syn_schedule;
 mod verdict;
@@ -23,7 +25,9 @@ pub use books::{Entry, Term};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
+pub use kind::Kind;
 pub use outcome::{Outcome, outcome};
+pub use self_check::SelfCheck;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 
@@ -136,6 +140,10 @@ pub struct TrialResult {
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
     pub start_skew_ms: Option<Percentiles>,
+    /// How `accept()` went.
+    pub accept_times: AcceptTimes,
+    /// How the lab's own parts did.
+    pub self_check: SelfCheck,
     /// Totals that must agree.
     pub books: Vec<Entry>,
     /// The terms whose sum is `TcpExt.ListenOverflows`; empty when there were none, or a term is unknown.
@@ -231,6 +239,15 @@ pub struct Latencies {
     pub accept_wait: Option<Percentiles>,
 }
 
+/// How `accept()` went.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct AcceptTimes {
+    /// Accepts per second, from the first to the last.
+    pub rate_per_s: Option<f64>,
+    /// From the last accept to the trial's end; the whole trial when there was none.
+    pub pause_ms: Option<f64>,
+}
+
 /// Processor time during the flood.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Cpu {
@@ -272,11 +289,13 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
 
 fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> ArmResult {
     let summary = figures::summary(arm, &trials);
+    let kind = kind::kind(arm, &trials, &summary);
     ArmResult {
         name: arm.name.clone(),
         title: arm.title.clone(),
         verdict: Verdict {
-            text: verdict::text(arm, &trials, &summary),
+            kind,
+            text: verdict::text(arm, kind, &trials, &summary),
             ..expect::judge(arm, plan, host, &trials)
         },
         settings: arm.clone(),

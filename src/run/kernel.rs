@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::Arm;
@@ -12,7 +14,8 @@ use crate::load::{
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
-    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples, ServerSide,
+    BeforeAfter, Cpu, Generator, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
+    ServerSide,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
@@ -99,6 +102,8 @@ impl Lab for KernelLab {
             held,
             cpu_us: client_cpu_us,
             blind,
+            workers,
+            problem,
         } = flood.join()?;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
@@ -119,6 +124,13 @@ impl Lab for KernelLab {
                 listeners: listeners(&watched, arm.server.backlog, before, samples, after),
                 attempts,
                 client_cpu_us,
+                generator: Generator {
+                    workers: Some(workers),
+                    problem,
+                    open_files: getrlimit(Resource::RLIMIT_NOFILE)
+                        .map(|(soft, _)| soft)
+                        .ok(),
+                },
                 log,
                 pending,
                 ended_us,
@@ -230,6 +242,7 @@ struct Parts {
     listeners: Vec<Listener>,
     attempts: Vec<crate::observation::Attempt>,
     client_cpu_us: Option<u64>,
+    generator: Generator,
     log: ServerLog,
     pending: Vec<Pending>,
     ended_us: u64,
@@ -328,6 +341,7 @@ impl Take {
             accepts: parts.log.accepts,
             pending: parts.pending,
             cpu: self.cpu,
+            generator: parts.generator,
             ended_us: parts.ended_us,
         }
     }

@@ -8,8 +8,8 @@ use backlog_lab::arm::Arm;
 use backlog_lab::load::Progress;
 use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{
-    Accept, Attempt, BeforeAfter, Counters, Cpu, Ended, Listener, Look, Measured, Namespace,
-    Samples, ServerSide, Stage,
+    Accept, Attempt, BeforeAfter, Counters, Cpu, Ended, Generator, Listener, Look, Measured,
+    Namespace, Samples, ServerSide, Stage,
 };
 use backlog_lab::plan::{Plan, Trial};
 use backlog_lab::report;
@@ -123,6 +123,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         accepts,
         pending: Vec::new(),
         cpu: Cpu::default(),
+        generator: Generator::default(),
         ended_us: 1_000,
     }
 }
@@ -457,7 +458,13 @@ fn tables_fit_80_and_120_columns() {
         .collect();
     let short = ["a", "bb"].map(String::from).to_vec();
     for names in [&names[..3], &short] {
-        let results = run(names.iter().map(|name| arm(name, 5, "")).collect(), &lab);
+        let results = run(
+            names
+                .iter()
+                .map(|name| arm(name, 5, "[expect]\nlocal-limit = \"0..=1\""))
+                .collect(),
+            &lab,
+        );
         for width in [80, 120] {
             let table = report::comparison(&results, width);
             for line in table
@@ -532,7 +539,7 @@ fn old_overflows_are_not_mentioned() {
     let result = one("", 1, || {
         measured(vec![attempt(0, 1, Ended::Answered)], vec![accept(100, 1)])
     });
-    assert_eq!(result.verdict.text, "1 of 1 answered. No overflow.");
+    assert_eq!(result.verdict.text, "Clean: 1 of 1 answered. No overflow.");
 }
 
 /// The clamp is named, and nobody is told that a final ACK was dropped.

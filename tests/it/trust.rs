@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backlog_lab::observation::{Attempt, BeforeAfter, Ended, Measured, Stage};
 use backlog_lab::report;
-use backlog_lab::result::ArmResult;
+use backlog_lab::result::{ArmResult, Kind, Status};
 
 use crate::pipeline::{Scripted, accept, arm, attempt, counters, measured, one, run};
 
@@ -84,6 +84,23 @@ fn books_that_close_explain_every_overflow() {
     );
 }
 
+#[test]
+fn the_table_of_overflows_adds_up() {
+    let table = report::why_overflows(&one("", 2, one_loser)).expect("a table");
+    for line in [
+        "Why 2 overflows for 1 losing clients (trial 0):",
+        "| first SYNs | + 2 |",
+        "| handshakes that were completed | - 1 |",
+        "| **packets that met the full accept queue** | **= 2** |",
+    ] {
+        assert!(table.contains(line), "{line} in {table}");
+    }
+    let quiet = one("", 1, || {
+        measured(vec![attempt(0, 1, Ended::Answered)], vec![accept(100, 1)])
+    });
+    assert_eq!(report::why_overflows(&quiet), None);
+}
+
 /// Each identity notices the reading that contradicts it, and the trial says so wherever it is shown.
 #[test]
 fn books_that_do_not_close_are_flagged() {
@@ -134,4 +151,162 @@ fn books_without_their_precondition_are_not_judged() {
     assert_eq!(holds(&one("", 2, small), "TcpExt.ListenDrops ="), None);
     let closed = one("", 2, one_loser);
     assert_eq!(holds(&closed, "TcpExt.EmbryonicRsts ="), None);
+}
+
+/// A client that could not do its part says nothing about the server.
+#[test]
+fn a_saturated_client_makes_the_trial_invalid() {
+    let reason = |more: &str, change: fn(&mut Measured)| {
+        let result = one(more, 2, || {
+            let mut readings = one_loser();
+            change(&mut readings);
+            readings
+        });
+        let trial = &result.trials[0];
+        assert_eq!(trial.status == Status::Ok, trial.reason.is_none());
+        assert_eq!(trial.status == Status::Ok, !result.summary.is_empty());
+        trial.reason.clone().unwrap_or_default()
+    };
+    assert_eq!(reason("", |_| {}), "");
+    let threads = reason("", |readings| {
+        readings.generator.workers = Some(1);
+        readings.generator.problem = Some("cannot start client thread 2 of 2: EAGAIN".into());
+    });
+    assert!(
+        threads.contains("1 of 2 threads: cannot start client thread 2"),
+        "{threads}"
+    );
+    let no_port: fn(&mut Measured) = |readings| {
+        readings.attempts[1].ended = Ended::Error;
+        readings.attempts[1].errno = Some("EADDRNOTAVAIL".into());
+    };
+    let limit = reason("", no_port);
+    assert!(
+        limit.contains("1 attempts met a limit") && limit.contains("connect:EADDRNOTAVAIL"),
+        "{limit}"
+    );
+    assert_eq!(
+        reason("[expect]\nlocal-limit = 1", no_port),
+        "",
+        "an arm can be about it"
+    );
+    let late = reason("", |readings| readings.attempts[1].started_us = 700_000);
+    assert!(late.contains("began 700 ms late"), "{late}");
+}
+
+/// What does not spoil a trial is still said.
+#[test]
+fn a_busy_machine_is_noted() {
+    let result = one("", 2, || {
+        let mut readings = one_loser();
+        readings.ended_us = 400_000;
+        readings.attempts[1].started_us = 150_000;
+        readings.attempts[1].ended_us = 350_000;
+        readings.generator.open_files = Some(40);
+        readings.cpu.client_us = Some(200_000);
+        readings.cpu.idle_ticks = BeforeAfter {
+            before: Some(0),
+            after: Some(1),
+        };
+        readings.cpu.all_ticks = BeforeAfter {
+            before: Some(0),
+            after: Some(80),
+        };
+        readings
+    });
+    let trial = &result.trials[0];
+    assert_eq!(trial.self_check.client_cpu_percent, Some(25.0));
+    assert_eq!(trial.self_check.sampler_gap_max_ms, Some(399.0));
+    let notes = trial.notes.join("\n");
+    for part in [
+        "an attempt began 150 ms late",
+        "nobody looked at the listener for 399 ms",
+        "only 1 % idle (the client used 25 % share of it)",
+        "the limit of 40 open files is below the 68",
+    ] {
+        assert!(notes.contains(part), "{part} in {notes}");
+    }
+}
+
+/// Zero drops is not "clean": every kind of trouble has its word.
+#[test]
+fn verdicts_have_a_kind() {
+    let quiet = || {
+        let mut readings = one_loser();
+        readings.attempts[1] = attempt(1, 40_001, Ended::Answered);
+        readings.accepts.push(accept(200, 40_001));
+        let both = &mut readings.server.counters;
+        let after = both.after.as_mut().expect("counters");
+        after.extend(counters(&[
+            ("Tcp.PassiveOpens", 2),
+            ("TcpExt.TCPSynRetrans", 0),
+            ("TcpExt.ListenOverflows", 5),
+            ("TcpExt.ListenDrops", 5),
+        ]));
+        readings.listeners[0].after.drops = Some(0);
+        readings
+    };
+    let kind = |more: &str, readings: &dyn Fn() -> Measured| {
+        let result = one(more, 2, readings);
+        let text = result.verdict.text;
+        (result.verdict.kind.expect("a kind"), text)
+    };
+    assert_eq!(kind("", &quiet).0, Kind::Clean);
+    let slow = kind("", &|| {
+        let mut readings = quiet();
+        readings.attempts[1].first_byte_us = Some(1_200_010);
+        readings.attempts[1].ended_us = 1_200_100;
+        readings
+    });
+    assert_eq!(slow.0, Kind::Slow);
+    assert!(
+        slow.1.contains("the slowest waited 1.2 s of the 2s"),
+        "{}",
+        slow.1
+    );
+    let overloaded = kind("", &|| {
+        let mut readings = quiet();
+        readings.attempts[1] = attempt(1, 40_001, Ended::TimeUp);
+        readings.accepts[1].at_us = 100_100;
+        readings
+    });
+    assert_eq!(overloaded.0, Kind::Overloaded);
+    for part in [
+        "Overloaded: 1 of 2",
+        "10.0 accepts per second",
+        "up to 20 is still useful",
+    ] {
+        assert!(overloaded.1.contains(part), "{part} in {}", overloaded.1);
+    }
+    assert_eq!(kind("", &one_loser).0, Kind::Overflowing);
+    let stopped: &dyn Fn() -> Measured = &|| {
+        let mut readings = one_loser();
+        readings.listeners[0].after.recv_q = 2;
+        readings.ended_us = 3_000_100;
+        readings
+    };
+    let (stopped, text) = kind("", stopped);
+    assert_eq!(stopped, Kind::AcceptStopped);
+    assert!(
+        text.contains("Nothing was accepted in the last 3.0 s, with 2 waiting"),
+        "{text}"
+    );
+    assert!(!text.contains("increase"), "{text}");
+    let before = kind("", &|| {
+        let mut readings = one_loser();
+        readings.server.rx_dropped.after = Some(BTreeMap::from([("lo".into(), 30)]));
+        readings
+    });
+    assert_eq!(before.0, Kind::DroppedBeforeTheListener);
+    assert!(
+        before.1.contains("dropped 30 packets before"),
+        "{}",
+        before.1
+    );
+    let wrong = kind("", &|| {
+        let mut readings = quiet();
+        readings.attempts[1].ended = Ended::WrongAnswer;
+        readings
+    });
+    assert_eq!(wrong.0, Kind::Failing);
 }
