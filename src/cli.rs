@@ -37,6 +37,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Try what arms need of this machine: what works, what does not, and the ways out
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -87,6 +89,17 @@ pub struct ShowArgs {
     /// Override a key, as `run` does
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The arms whose needs count [default: all that `list` shows]
+    #[arg(value_name = "ARM|FILE|FOLDER")]
+    pub arms: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

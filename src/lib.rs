@@ -19,6 +19,7 @@
 pub mod arm;
 pub mod cli;
 pub mod cmd;
+pub mod doctor;
 pub mod error;
 pub mod figure;
 pub mod load;

@@ -5,6 +5,7 @@
     reason = "this is where the program prints"
 )]
 
+mod doctor;
 mod list;
 mod progress;
 mod report;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::{Cli, Command};
 use crate::error::Error;
@@ -35,12 +37,22 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "backlog-lab", &mut script);
             print(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Clients and server share this process's descriptors. What the soft limit withholds, the hard limit may allow;
+/// where it does not, the attempts beyond it are reported as "local limit".
+fn raise_descriptor_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A limit that cannot be raised is the limit that the run reports.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

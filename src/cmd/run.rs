@@ -4,10 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::progress::Watcher;
-use super::{REPORTS, here, print_results, report, signals};
+use super::{REPORTS, doctor, here, print_results, raise_descriptor_limit, report, signals};
 use crate::arm::Catalog;
 use crate::cli::RunArgs;
 use crate::error::Error;
@@ -27,6 +26,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         interrupt: interrupt.clone(),
     };
     lab.ready()?;
+    doctor::before_run(&arms);
 
     let seed = match args.seed {
         Some(seed) => seed,
@@ -61,15 +61,6 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         .raised()
         .map_or(results.exit_code(), signals::exit_code);
     Ok(ExitCode::from(code))
-}
-
-/// Clients and server share this process's descriptors. What the soft limit withholds, the hard limit may allow;
-/// where it does not, the attempts beyond it are reported as "local limit".
-fn raise_descriptor_limit() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A limit that cannot be raised is the limit that the run reports.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }
 
 /// The command that makes the same run again, into a folder of its own.

@@ -8,7 +8,7 @@ mod topology;
 mod user;
 
 pub use refusal::Refusal;
-pub use sysctl::{SysctlError, in_force, read_file as read_sysctl_file};
+pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;
 pub use topology::Topology;
 pub use user::{KernelSteps, Steps, enter};

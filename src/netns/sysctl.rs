@@ -90,7 +90,7 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 ///
 /// # Errors
 /// The first sysctl that does not have the wanted value in the end.
-pub(super) fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
+pub fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
     for (name, value) in wanted {
         set(name, value.as_str())?;
     }

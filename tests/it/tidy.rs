@@ -79,6 +79,7 @@ fn imports_run_downward() {
         ("netns", &["sys", "probe"]),
         ("load", &["sys", "probe"]),
         ("run", &["sys", "probe", "netns", "load"]),
+        ("doctor", &["sys", "probe", "netns"]),
         ("report", &[]),
     ];
     for (name, text) in sources("src") {
