@@ -37,6 +37,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Compare two runs: by how much they differ, and whether that is real
+    Diff(DiffArgs),
     /// Try what arms need of this machine: what works, what does not, and the ways out
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -89,6 +91,29 @@ pub struct ShowArgs {
     /// Override a key, as `run` does
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// A run folder, a run id below reports/, or `latest`
+    #[arg(value_name = "RUN")]
+    pub before: String,
+    /// The run to compare it with
+    #[arg(value_name = "RUN")]
+    pub after: String,
+    /// Compare although kernel, settings or arms are not the same
+    #[arg(long)]
+    pub allow_different_setup: bool,
+    /// Exit with 1 when a figure is really worse, with 4 when that cannot be said
+    #[arg(long)]
+    pub fail_on_regression: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

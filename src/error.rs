@@ -24,6 +24,12 @@ pub enum Error {
     /// A run folder that cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Two runs that are not comparable.
+    #[error(
+        "the setups of the two runs differ:\n  {}\nwhat differs between them may be due to that; compare them all the same with --allow-different-setup",
+        .0.join("\n  ")
+    )]
+    DifferentSetup(Vec<String>),
     /// No random seed.
     #[error("cannot read random numbers for a seed: {0}; give one with --seed")]
     Seed(io::Error),
@@ -39,7 +45,9 @@ impl Error {
     /// 2 usage or arm file, 3 the machine does not allow it, 4 the rest.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Arm(_) | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
+            Self::Arm(_)
+            | Self::DifferentSetup(_)
+            | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
             Self::Refused(_) | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_)) => 3,
             Self::Trial(TrialError::Failed { .. } | TrialError::Interrupted)
             | Self::Store(_)

@@ -5,6 +5,7 @@
     reason = "this is where the program prints"
 )]
 
+mod diff;
 mod doctor;
 mod list;
 mod progress;
@@ -37,6 +38,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod books;
+mod diff;
 mod markdown;
 mod samples;
 mod table;
@@ -11,6 +12,7 @@ use crate::observation::Observation;
 use crate::result::Results;
 
 pub use books::why_overflows;
+pub use diff::{diff, diff_markdown};
 pub use table::{comparison, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.

@@ -3,6 +3,7 @@
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
 mod books;
+mod compare;
 mod derive;
 mod expect;
 mod figures;
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use books::{Entry, Term};
+pub use compare::{ArmComparison, Comparison, ERROR_RATE, FigureComparison, METHOD, compare};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};

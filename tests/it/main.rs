@@ -3,6 +3,7 @@
 
 mod cli;
 mod counters;
+mod diff;
 mod doctor;
 mod pipeline;
 mod sysctl_files;
