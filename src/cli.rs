@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::arm::Override;
+use crate::plan::Until;
 
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
@@ -54,9 +55,18 @@ pub struct RunArgs {
     /// Arms by name, arm files, or folders of them
     #[arg(value_name = "ARM|FILE|FOLDER", default_values = ["arm-a", "arm-b", "arm-c"])]
     pub arms: Vec<String>,
-    /// Trials of each arm
-    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub trials: u32,
+    /// Trials of each arm; with --until, the most of them [default: 1; with --until 100]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub trials: Option<u32>,
+    /// Repeat until the 95 % interval of a figure's mean is this tight, such as 5% (of ok) or answered-p50-ms=5%
+    #[arg(long, value_name = "[FIGURE=]PERCENT%")]
+    pub until: Option<Until>,
+    /// Let each arm have a first trial that does not count
+    #[arg(long)]
+    pub warm_up: bool,
+    /// Trials at once, each in namespaces of its own; more than 1 disturb each other, and what is spoiled is marked
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
     /// The seed of every random decision [default: a random one]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -98,6 +108,7 @@ pub struct ShowArgs {
 
 /// Options of `diff`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct DiffArgs {
     /// A run folder, a run id below reports/, or `latest`
     #[arg(value_name = "RUN")]

@@ -12,7 +12,7 @@ use crate::cli::RunArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
-use crate::plan::Plan;
+use crate::plan::{Plan, Schedule};
 use crate::probe::host::read_host;
 use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
@@ -33,7 +33,15 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         None => random_seed().map_err(Error::Seed)?,
     };
     let command = command(&args, seed);
-    let plan = Plan::new(arms, args.trials, seed, args.set);
+    let most = if args.until.is_some() { MOST_UNTIL } else { 1 };
+    let plan = Plan {
+        schedule: Schedule {
+            jobs: args.jobs,
+            warm_up: args.warm_up,
+            until: args.until,
+        },
+        ..Plan::new(arms, args.trials.unwrap_or(most), seed, args.set)
+    };
     let manifest = Manifest::new(command, read_host(), Timestamp::now(), plan);
     let (folder, manifest) = match &args.out {
         Some(path) => (RunFolder::create(path, &manifest)?, manifest),
@@ -45,7 +53,13 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         eprintln!("{error}; the run itself is in {}", folder.path().display());
     }
 
-    let mut watcher = Watcher::new(args.quiet, manifest.plan.order().len());
+    let plan = &manifest.plan;
+    let warm_ups = if plan.schedule.warm_up {
+        plan.arms.len()
+    } else {
+        0
+    };
+    let mut watcher = Watcher::new(args.quiet, plan.order().len() + warm_ups);
     let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 
@@ -63,12 +77,24 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(code))
 }
 
+/// Trials of an arm whose figure does not become tight.
+const MOST_UNTIL: u32 = 100;
+
 /// The command that makes the same run again, into a folder of its own.
 fn command(args: &RunArgs, seed: u64) -> Vec<String> {
     let mut words = vec!["backlog-lab".to_owned(), "run".to_owned()];
     words.extend(args.arms.iter().cloned());
-    if args.trials > 1 {
-        words.extend(["-n".to_owned(), args.trials.to_string()]);
+    if let Some(trials) = args.trials {
+        words.extend(["-n".to_owned(), trials.to_string()]);
+    }
+    if let Some(until) = &args.until {
+        words.extend(["--until".to_owned(), until.to_string()]);
+    }
+    if args.warm_up {
+        words.push("--warm-up".to_owned());
+    }
+    if args.jobs > 1 {
+        words.extend(["-j".to_owned(), args.jobs.to_string()]);
     }
     for change in &args.set {
         words.extend(["--set".to_owned(), change.to_string()]);

@@ -31,7 +31,7 @@ pub fn diff(comparison: &Comparison) -> String {
             }));
         }
         for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
+            column.set_padding((0, 1));
         }
         for line in table.lines() {
             let _ = writeln!(text, "  {}", line.trim_end());
@@ -42,7 +42,7 @@ pub fn diff(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         text,
-        "\nMeans with their 95 % intervals. A difference is called real by {}.",
+        "\nMeans with the half widths of their 95 % intervals. A difference is told from chance by\n{}.",
         comparison.method
     );
     text
@@ -73,7 +73,7 @@ pub fn diff_markdown(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         text,
-        "\nMeans with their 95 % intervals. A difference is called real by {}.",
+        "\nMeans with the half widths of their 95 % intervals. A difference is told from chance by\n{}.",
         comparison.method
     );
     text
@@ -108,26 +108,27 @@ fn cells(figure: &FigureComparison) -> [String; 5] {
     ]
 }
 
+/// `29.4 ±0.7`.
 fn interval(summary: Option<Summary>) -> String {
     let Some(summary) = summary else {
         return "-".into();
     };
-    match summary.ci95_low.zip(summary.ci95_high) {
-        Some((low, high)) => format!("{:.1} [{low:.1}, {high:.1}]", summary.mean),
+    match summary.ci95_high {
+        Some(high) => format!("{:.1} ±{:.1}", summary.mean, high - summary.mean),
         None => format!("{:.1}", summary.mean),
     }
 }
 
 fn difference(figure: &FigureComparison) -> String {
-    let p = match figure.p {
-        Some(p) if p < 0.001 => "p < 0.001".to_owned(),
-        Some(p) => format!("p = {p:.3}"),
-        None => return "cannot be said".into(),
+    let word = match (figure.real, figure.worse) {
+        (None, _) => return "cannot be said".into(),
+        (Some(false), _) => return "none".into(),
+        (Some(true), Some(true)) => "worse",
+        (Some(true), Some(false)) => "better",
+        (Some(true), None) => "different",
     };
-    match (figure.real, figure.worse) {
-        (Some(true), Some(true)) => format!("REAL, worse ({p})"),
-        (Some(true), Some(false)) => format!("REAL, better ({p})"),
-        (Some(true), None) => format!("REAL ({p})"),
-        _ => format!("none ({p})"),
+    match figure.p {
+        Some(p) if p >= 0.001 => format!("{word} (p={p:.3})"),
+        _ => format!("{word} (p<0.001)"),
     }
 }

@@ -241,7 +241,8 @@ fn welch(one: &[f64], other: &[f64], least: f64) -> Option<f64> {
 /// that is the same in every trial of both runs cannot differ, and is no test.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "far fewer than 2^53 figures are compared"
+    clippy::float_cmp,
+    reason = "far fewer than 2^53 figures are compared; a constant is exactly equal"
 )]
 fn correct(mut figures: Vec<&mut FigureComparison>) {
     let is_constant = |one: &FigureComparison| {
@@ -301,6 +302,11 @@ fn different_setup(before: &Results, after: &Results) -> Vec<String> {
         "processors",
         before.host.cpus.into(),
         after.host.cpus.into(),
+    );
+    differ(
+        "trials at once",
+        before.schedule.jobs.into(),
+        after.schedule.jobs.into(),
     );
     for arm in &after.arms {
         match before.arms.iter().find(|other| other.name == arm.name) {

@@ -13,6 +13,7 @@ mod outcome;
 mod self_check;
 mod stats;
 mod syn_schedule;
+mod until;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -32,11 +33,12 @@ pub use outcome::{Outcome, outcome};
 pub use self_check::SelfCheck;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use until::{Reached, wants_more};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
 use crate::observation::{Observation, SCHEMA_VERSION};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedArm, Schedule};
 
 /// A run's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,6 +61,8 @@ pub struct Results {
     pub seed: u64,
     /// Keys that were overridden for this run.
     pub overrides: Vec<Override>,
+    /// How the trials were carried out.
+    pub schedule: Schedule,
     /// The arms in the order asked.
     pub arms: Vec<ArmResult>,
 }
@@ -76,6 +80,9 @@ pub struct ArmResult {
     pub trials: Vec<TrialResult>,
     /// Every figure over the valid trials.
     pub summary: BTreeMap<String, Summary>,
+    /// How far it has come, where trials go on until a figure is tight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Reached>,
     /// What the arm shows, and whether it met what was expected.
     pub verdict: Verdict,
 }
@@ -264,17 +271,22 @@ pub struct Cpu {
 /// Derives a run's results from its manifest and its observations.
 pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
     let plan = &manifest.plan;
-    let planned = plan.arms.len() * plan.trials as usize;
+    let is_complete = |arm: &PlannedArm| {
+        let ended = observations.iter().filter(|one| one.arm == arm.name);
+        ended.count() == plan.trials as usize
+            || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
+    };
     Results {
         schema_version: SCHEMA_VERSION,
         run_id: manifest.run_id.clone(),
         started_at: manifest.started_at,
-        complete: observations.len() == planned,
+        complete: plan.arms.iter().all(is_complete),
         command: manifest.command.clone(),
         tool: manifest.tool.clone(),
         host: manifest.host.clone(),
         seed: plan.seed,
         overrides: plan.overrides.clone(),
+        schedule: plan.schedule.clone(),
         arms: plan
             .arms
             .iter()
@@ -301,6 +313,11 @@ fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> 
             ..expect::judge(arm, plan, host, &trials)
         },
         settings: arm.clone(),
+        until: plan
+            .schedule
+            .until
+            .as_ref()
+            .map(|until| until::reached(until, &trials)),
         trials,
         summary,
     }

@@ -1,7 +1,6 @@
 //! From a plan to a report on a scripted lab: what the kernel could answer, and what must become of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use backlog_lab::arm::Arm;
@@ -19,7 +18,7 @@ use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
 /// A lab that answers each trial by its arm's name.
 pub(crate) struct Scripted<F>(pub(crate) F);
 
-impl<F: Fn(&str) -> Result<Measured, TrialError>> Lab for Scripted<F> {
+impl<F: Fn(&str) -> Result<Measured, TrialError> + Sync> Lab for Scripted<F> {
     fn ready(&self) -> Result<(), TrialError> {
         Ok(())
     }
@@ -128,22 +127,18 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
     }
 }
 
-fn run_in(folder: &Path, arms: Vec<Arm>, lab: &impl Lab) -> (Manifest, Results) {
+pub(crate) fn run_plan(plan: Plan, lab: &(impl Lab + Sync)) -> Results {
     let host = Host {
         kernel: Some("6.18.0".into()),
         architecture: None,
         cpus: Some(2),
     };
     let started_at = "2026-01-01T00:00:00Z".parse().expect("a timestamp");
-    let manifest = Manifest::new(
-        vec!["backlog-lab".into()],
-        host,
-        started_at,
-        Plan::new(arms, 1, 7, Vec::new()),
-    );
-    let run = RunFolder::create(folder, &manifest).expect("a folder");
+    let manifest = Manifest::new(vec!["backlog-lab".into()], host, started_at, plan);
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = RunFolder::create(folder.path(), &manifest).expect("a folder");
     execute(&manifest.plan, lab, &run, |_| {}).expect("stored observations");
-    let (run, manifest) = RunFolder::open(folder).expect("a manifest");
+    let (run, manifest) = RunFolder::open(folder.path()).expect("a manifest");
     let observations = run.observations(&manifest.plan).expect("observations");
     let results = results(&manifest, &observations);
     let once = report::files(&manifest, &observations, &results);
@@ -151,17 +146,17 @@ fn run_in(folder: &Path, arms: Vec<Arm>, lab: &impl Lab) -> (Manifest, Results) 
         once == report::files(&manifest, &observations, &results),
         "reports differ"
     );
-    (manifest, results)
+    results
 }
 
-pub(crate) fn run(arms: Vec<Arm>, lab: &impl Lab) -> Results {
-    run_in(tempfile::tempdir().expect("a folder").path(), arms, lab).1
+pub(crate) fn run(arms: Vec<Arm>, lab: &(impl Lab + Sync)) -> Results {
+    run_plan(Plan::new(arms, 1, 7, Vec::new()), lab)
 }
 
 pub(crate) fn one(
     more: &str,
     connections: u32,
-    readings: impl Fn() -> Measured,
+    readings: impl Fn() -> Measured + Sync,
 ) -> backlog_lab::result::ArmResult {
     run(
         vec![arm("one", connections, more)],

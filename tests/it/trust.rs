@@ -1,12 +1,15 @@
 //! Whether a run may be believed: the books of a trial and what the lab says of itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use backlog_lab::observation::{Attempt, BeforeAfter, Ended, Measured, Stage};
+use backlog_lab::plan::Plan;
 use backlog_lab::report;
 use backlog_lab::result::{ArmResult, Kind, Status};
 
-use crate::pipeline::{Scripted, accept, arm, attempt, counters, measured, one, run};
+use crate::pipeline::{Scripted, accept, arm, attempt, counters, measured, one, run, run_plan};
 
 /// A flood of two with one that is answered and one whose SYN and its repetition meet the full queue.
 fn one_loser() -> Measured {
@@ -246,7 +249,7 @@ fn verdicts_have_a_kind() {
         readings.listeners[0].after.drops = Some(0);
         readings
     };
-    let kind = |more: &str, readings: &dyn Fn() -> Measured| {
+    let kind = |more: &str, readings: &(dyn Fn() -> Measured + Sync)| {
         let result = one(more, 2, readings);
         let text = result.verdict.text;
         (result.verdict.kind.expect("a kind"), text)
@@ -279,7 +282,7 @@ fn verdicts_have_a_kind() {
         assert!(overloaded.1.contains(part), "{part} in {}", overloaded.1);
     }
     assert_eq!(kind("", &one_loser).0, Kind::Overflowing);
-    let stopped: &dyn Fn() -> Measured = &|| {
+    let stopped: &(dyn Fn() -> Measured + Sync) = &|| {
         let mut readings = one_loser();
         readings.listeners[0].after.recv_q = 2;
         readings.ended_us = 3_000_100;
@@ -309,4 +312,82 @@ fn verdicts_have_a_kind() {
         readings
     });
     assert_eq!(wrong.0, Kind::Failing);
+}
+
+/// Trials go on until the interval is tight, and a run that did not get there says so loudly.
+#[test]
+fn an_open_end_is_reached_or_said_not_to_be() {
+    let run_until = |steady: bool, most: u32| {
+        let trials = AtomicU32::new(0);
+        let lab = Scripted(move |_: &str| {
+            let n = trials.fetch_add(1, Ordering::Relaxed);
+            let answered = if steady || n.is_multiple_of(2) { 2 } else { 1 };
+            let attempts = (0..2)
+                .map(|n| {
+                    let ended = if n < answered {
+                        Ended::Answered
+                    } else {
+                        Ended::TimeUp
+                    };
+                    attempt(n, 40_000 + u16::try_from(n).expect("few"), ended)
+                })
+                .collect();
+            Ok(measured(attempts, Vec::new()))
+        });
+        let mut plan = Plan::new(vec![arm("one", 2, "")], most, 7, Vec::new());
+        plan.schedule.until = Some("5%".parse().expect("an open end"));
+        run_plan(plan, &lab)
+    };
+    let steady = run_until(true, 50);
+    assert_eq!(steady.arms[0].trials.len(), 5);
+    assert!(steady.complete);
+    assert!(
+        steady.arms[0]
+            .until
+            .as_ref()
+            .is_some_and(|until| until.reached)
+    );
+    let text = report::verdicts(&steady, 200);
+    assert!(text.contains("ok is within 0.0 % after 5 trials"), "{text}");
+    let wavering = run_until(false, 8);
+    assert_eq!(wavering.arms[0].trials.len(), 8);
+    assert!(wavering.complete, "as many as were allowed");
+    let text = report::verdicts(&wavering, 200);
+    assert!(
+        text.contains("NOT REACHED: ok within 5 %; it is within"),
+        "{text}"
+    );
+}
+
+/// A warm-up runs first and counts nowhere; trials at once are the same trials.
+#[test]
+fn warm_ups_and_jobs() {
+    let run_with = |jobs: u32, warm_up: bool| {
+        let trials = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&trials);
+        let lab = Scripted(move |_: &str| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(measured(
+                vec![attempt(0, 1, Ended::Answered)],
+                vec![accept(100, 1)],
+            ))
+        });
+        let arms = ["one", "two", "three"].map(|name| arm(name, 1, ""));
+        let mut plan = Plan::new(arms.to_vec(), 4, 7, Vec::new());
+        plan.schedule.jobs = jobs;
+        plan.schedule.warm_up = warm_up;
+        (run_plan(plan, &lab), trials.load(Ordering::Relaxed))
+    };
+    let (serial, count) = run_with(1, false);
+    assert_eq!(count, 12);
+    let (warm, count) = run_with(1, true);
+    assert_eq!(count, 15);
+    assert_eq!(serial.arms, warm.arms);
+    let (parallel, count) = run_with(8, false);
+    assert_eq!(count, 12);
+    assert!(parallel.complete);
+    assert_eq!(
+        serial.arms, parallel.arms,
+        "by arm and index, whoever ended first"
+    );
 }
