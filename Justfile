@@ -16,6 +16,11 @@ report RUN="latest":
 test:
     cargo test
 
+# write the JSON Schemas again after a change of the types
+schema:
+    cargo run -- schema arm > schema/arm.json
+    cargo run -- schema results > schema/results.json
+
 # what CI runs
 ci:
     .ci/run

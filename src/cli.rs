@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::arm::Override;
@@ -42,11 +42,25 @@ pub enum Command {
     Diff(DiffArgs),
     /// Try what arms need of this machine: what works, what does not, and the ways out
     Doctor(DoctorArgs),
+    /// Print the JSON Schema of a document
+    Schema {
+        /// The document
+        document: Document,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
+}
+
+/// The documents that have a schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Document {
+    /// The arm file
+    Arm,
+    /// The results document
+    Results,
 }
 
 /// Options of `run`.

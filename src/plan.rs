@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Override};
@@ -34,7 +35,7 @@ pub struct Plan {
 }
 
 /// How the trials of a plan are carried out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Schedule {
     /// How many trials run at once. More than one disturb each other.
     pub jobs: u32,
@@ -55,7 +56,7 @@ impl Default for Schedule {
 }
 
 /// An open end: the half width of a figure's 95 % interval, in percent of its mean. Written `5%` or `ok=5%`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Until {
     /// The figure.
     pub figure: String,

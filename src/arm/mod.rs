@@ -7,24 +7,27 @@ mod bound;
 mod load;
 mod matrix;
 mod overrides;
+mod schema;
 mod server;
 mod span;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use bound::{Bound, KernelRange, KernelVersion};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
+pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use span::Span;
 
 use crate::figure::Figure;
 
 /// One experiment with every setting resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Arm {
     /// The path below `arms/` without `.toml`, with the matrix levels appended.
@@ -57,7 +60,7 @@ pub struct Arm {
 }
 
 /// The flood client's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClientSpec {
     /// How many connections are attempted.
@@ -96,7 +99,7 @@ impl ClientSpec {
 }
 
 /// How a flood begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
     /// All workers at once, released by a barrier.
@@ -106,7 +109,7 @@ pub enum Start {
 }
 
 /// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Protocol {
     /// Who speaks first.
@@ -115,7 +118,7 @@ pub struct Protocol {
 }
 
 /// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpeaksFirst {
     /// The server sends its answer on accept.
@@ -129,7 +132,7 @@ pub enum SpeaksFirst {
 }
 
 /// What lies between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkSpec {
     /// The kind of link.
@@ -139,7 +142,7 @@ pub struct LinkSpec {
 }
 
 /// The kind of link between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkKind {
     /// One namespace, its loopback interface.
@@ -159,7 +162,7 @@ impl fmt::Display for LinkKind {
 }
 
 /// An IP address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// IPv4.

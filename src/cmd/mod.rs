@@ -11,6 +11,7 @@ mod list;
 mod progress;
 mod report;
 mod run;
+mod schema;
 mod show;
 mod signals;
 
@@ -40,6 +41,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::Report(args) => report::report(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Schema { document } => schema::schema(document),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "backlog-lab", &mut script);

@@ -4,6 +4,7 @@
 //! in `net/ipv4/tcp_input.c`, `tcp_check_req` in `net/ipv4/tcp_minisocks.c`, `cookie_v4_check` in
 //! `net/ipv4/syncookies.c`). An entry whose precondition is not met is not judged, and says why.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::join::Fate;
@@ -12,7 +13,7 @@ use crate::arm::{Arm, LinkKind, SpeaksFirst};
 use crate::observation::{Attempt, Ended, Measured, ServerSide};
 
 /// An identity, its two sides, and whether they agree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Entry {
     /// What must agree with what.
     pub identity: &'static str,
@@ -27,7 +28,7 @@ pub struct Entry {
 }
 
 /// A term of the sum that explains the overflows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Term {
     /// What was counted.
     pub what: &'static str,

@@ -1,5 +1,6 @@
 //! Expectations: what an arm says every valid trial must meet, held against the trials.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Kind, Status, TrialResult};
@@ -9,7 +10,7 @@ use crate::manifest::Host;
 use crate::plan::Plan;
 
 /// What an arm shows, and whether it met what was expected.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Verdict {
     /// Whether every expectation was met; `null` when that cannot be said or was not asked.
     pub met: Option<bool>,
@@ -24,7 +25,7 @@ pub struct Verdict {
 }
 
 /// One expectation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Judged {
     /// The figure.
     pub key: String,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stats::ms;
@@ -10,7 +11,7 @@ use super::{Status, Summary, TrialResult};
 use crate::arm::{AcceptPolicy, Arm};
 
 /// What an arm shows, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Everybody was answered soon, and nothing was dropped.

@@ -21,6 +21,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
 pub use books::{Entry, Term};
@@ -41,13 +43,14 @@ use crate::observation::{Observation, SCHEMA_VERSION};
 use crate::plan::{Plan, PlannedArm, Schedule};
 
 /// A run's results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Results {
     /// The document's version.
     pub schema_version: u32,
     /// The run's id.
     pub run_id: String,
     /// When the run began.
+    #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// Whether every planned trial has ended.
     pub complete: bool,
@@ -68,7 +71,7 @@ pub struct Results {
 }
 
 /// An arm's results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ArmResult {
     /// The full name.
     pub name: String,
@@ -88,7 +91,7 @@ pub struct ArmResult {
 }
 
 /// How a trial counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It is valid.
@@ -113,7 +116,7 @@ impl fmt::Display for Status {
 }
 
 /// A trial's results. Whatever was not measured is `null`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TrialResult {
     /// Its number within the arm.
     pub index: u32,
@@ -167,7 +170,7 @@ impl TrialResult {
 }
 
 /// Ghosts by what the server held of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Ghosts {
     /// In the accept queue.
     pub waiting: u32,
@@ -185,7 +188,7 @@ impl Ghosts {
 }
 
 /// A listening socket's results.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListenerResult {
     /// Its address.
     pub address: IpAddr,
@@ -212,7 +215,7 @@ pub struct ListenerResult {
 }
 
 /// Growth of the kernel's counters during the trial, by the kernel's names.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Counters {
     /// Whether client and server share a namespace.
     pub shared: bool,
@@ -225,7 +228,7 @@ pub struct Counters {
 }
 
 /// Packets dropped before TCP saw them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PacketDrops {
     /// By the interfaces of the server's namespace on receipt.
     pub server_rx: Option<u64>,
@@ -236,7 +239,7 @@ pub struct PacketDrops {
 }
 
 /// Latencies, each with its population.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Latencies {
     /// Start to connected, of the connected.
     pub connect: Option<Percentiles>,
@@ -249,7 +252,7 @@ pub struct Latencies {
 }
 
 /// How `accept()` went.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct AcceptTimes {
     /// Accepts per second, from the first to the last.
     pub rate_per_s: Option<f64>,
@@ -258,7 +261,7 @@ pub struct AcceptTimes {
 }
 
 /// Processor time during the flood.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Cpu {
     /// The server's thread.
     pub server_ms: Option<f64>,
@@ -266,6 +269,14 @@ pub struct Cpu {
     pub client_ms: Option<f64>,
     /// The machine's idle share.
     pub idle_percent: Option<f64>,
+}
+
+/// The JSON Schema of the results document.
+pub fn results_schema() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<Results>();
+    schema.insert("title".into(), "Results document of backlog-lab".into());
+    schema
 }
 
 /// Derives a run's results from its manifest and its observations.

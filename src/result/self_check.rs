@@ -1,6 +1,7 @@
 //! What the lab says of itself: whether its client and its sampler kept up. A trial whose load was not raised as
 //! the arm says is invalid: what it lacks is no failure of the server.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Outcome, Percentiles, TrialResult};
@@ -9,7 +10,7 @@ use crate::figure::Figure;
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct SelfCheck {
     /// Client threads that the arm asks for.
     pub workers_wanted: Option<u32>,

@@ -1,11 +1,12 @@
 //! Percentiles within a trial, summaries over trials.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Percentiles of a population, by nearest rank. One without enough samples is `null`: the median and the 90th
 /// and 95th percentile need 20, the 99th needs 100.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Percentiles {
     /// The population's size.
     pub n: usize,
@@ -51,7 +52,7 @@ pub(super) fn ms(us: u64) -> f64 {
 }
 
 /// A figure over the valid trials of an arm.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// The mean.
     pub mean: f64,

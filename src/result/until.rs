@@ -1,5 +1,6 @@
 //! An open end: trials go on until a figure's interval is as tight as asked for, or there have been enough.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Status, Summary, TrialResult, trial_result};
@@ -7,7 +8,7 @@ use crate::observation::Observation;
 use crate::plan::{Plan, PlannedArm, Until};
 
 /// How far an arm with an open end has come.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reached {
     /// The figure.
     pub figure: String,

@@ -71,7 +71,7 @@ struct Batch<'a, 'p, L> {
 /// What a worker tells whoever watches.
 enum Message<'p> {
     Begins(Trial<'p>, Arc<Progress>),
-    Ended(Observation),
+    Ended(Box<Observation>),
     Lost(StoreError),
 }
 
@@ -109,7 +109,7 @@ impl<'a, 'p, L: Lab + Sync> Batch<'a, 'p, L> {
                     }),
                     Message::Ended(observation) => {
                         watch(Event::Ended(&observation));
-                        observations.push(observation);
+                        observations.push(*observation);
                     }
                     Message::Lost(error) => lost = Some(error),
                 }
@@ -139,7 +139,7 @@ impl<'a, 'p, L: Lab + Sync> Batch<'a, 'p, L> {
                 None => Ok(()),
             };
             let _ = tell.send(match stored {
-                Ok(()) => Message::Ended(observation),
+                Ok(()) => Message::Ended(Box::new(observation)),
                 Err(error) => {
                     self.stop.store(true, Ordering::Relaxed);
                     Message::Lost(error)

@@ -6,6 +6,7 @@ mod counters;
 mod diff;
 mod doctor;
 mod pipeline;
+mod schema;
 mod sysctl_files;
 mod tidy;
 mod trust;
