@@ -38,6 +38,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Make a run's report again from its stored observations
     Report(ReportArgs),
+    /// Hold the kernel's listen-queue facts against this machine: expected, observed, verdict
+    Facts(FactsArgs),
     /// Compare two runs: by how much they differ, and whether that is real
     Diff(DiffArgs),
     /// Try what arms need of this machine: what works, what does not, and the ways out
@@ -65,6 +67,7 @@ pub enum Document {
 
 /// Options of `run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct RunArgs {
     /// Arms by name, arm files, or folders of them
     #[arg(value_name = "ARM|FILE|FOLDER", default_values = ["arm-a", "arm-b", "arm-c"])]
@@ -90,6 +93,9 @@ pub struct RunArgs {
     /// Override a key, such as server.backlog=3; several values make a matrix. `show ARM` prints the keys
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Allow arms with link.kind = "here", which run in no namespace of their own
+    #[arg(long)]
+    pub here: bool,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
@@ -115,6 +121,20 @@ pub struct ShowArgs {
     /// Override a key, as `run` does
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `facts`.
+#[derive(Debug, Args)]
+pub struct FactsArgs {
+    /// Run in no namespace, on this machine's loopback interface: for kernels without namespaces. Nothing is set
+    #[arg(long)]
+    pub here: bool,
+    /// Trials at once
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -24,6 +24,11 @@ pub enum Error {
     /// A run folder that cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// An arm that runs in no namespace, without leave.
+    #[error(
+        "arm {0} has link.kind = \"here\": it runs in no namespace of its own, but in that of this machine; allow that with --here"
+    )]
+    Here(String),
     /// Two runs that are not comparable.
     #[error(
         "the setups of the two runs differ:\n  {}\nwhat differs between them may be due to that; compare them all the same with --allow-different-setup",
@@ -46,6 +51,7 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Arm(_)
+            | Self::Here(_)
             | Self::DifferentSetup(_)
             | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
             Self::Refused(_) | Self::Trial(TrialError::Refused(_) | TrialError::Skipped(_)) => 3,

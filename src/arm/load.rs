@@ -133,15 +133,20 @@ const SECTIONED: &[&str] = &[
 /// Where arms are looked up: a folder named `arms`, then the arms that the binary carries.
 #[derive(Debug)]
 pub struct Catalog {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 impl Catalog {
     /// A catalog of the `arms` folder below `here` and of the shipped arms.
     pub fn new(here: &Path) -> Self {
         Self {
-            folder: here.join("arms"),
+            folder: Some(here.join("arms")),
         }
+    }
+
+    /// A catalog of the shipped arms alone.
+    pub fn shipped() -> Self {
+        Self { folder: None }
     }
 
     /// Every arm file that can be named, in the order of the names.
@@ -150,8 +155,8 @@ impl Catalog {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), shipped(name, text)))
             .collect();
-        if self.folder.is_dir() {
-            for source in read_folder(&self.folder)? {
+        if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
+            for source in read_folder(folder)? {
                 found.insert(source.name.clone(), source);
             }
         }
@@ -206,13 +211,15 @@ impl Catalog {
             return read_file(path, name_of(path)).map(|source| vec![source]);
         }
         let name = word.trim_end_matches('/');
-        let file = self.folder.join(format!("{name}.toml"));
-        if file.is_file() {
-            return read_file(&file, name.to_owned()).map(|source| vec![source]);
-        }
-        let group = self.folder.join(name);
-        if !name.is_empty() && group.is_dir() {
-            return read_folder(&group);
+        if let Some(folder) = &self.folder {
+            let file = folder.join(format!("{name}.toml"));
+            if file.is_file() {
+                return read_file(&file, name.to_owned()).map(|source| vec![source]);
+            }
+            let group = folder.join(name);
+            if !name.is_empty() && group.is_dir() {
+                return read_folder(&group);
+            }
         }
         let below = format!("{name}/");
         let carried: Vec<Source> = SHIPPED

@@ -150,6 +150,9 @@ pub enum LinkKind {
     Loopback,
     /// A namespace for each side, joined by a veth pair; their counters are apart.
     Veth,
+    /// No namespace of its own: the loopback interface where the lab runs. Only behind an explicit flag; sysctls
+    /// are read and never written, and other programs move the same counters.
+    Here,
 }
 
 impl fmt::Display for LinkKind {
@@ -157,6 +160,7 @@ impl fmt::Display for LinkKind {
         f.write_str(match self {
             Self::Loopback => "loopback",
             Self::Veth => "veth",
+            Self::Here => "here",
         })
     }
 }

@@ -7,6 +7,7 @@
 
 mod diff;
 mod doctor;
+mod facts;
 mod list;
 mod progress;
 mod report;
@@ -39,6 +40,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
+        Command::Facts(args) => facts::facts(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Schema { document } => schema::schema(document),

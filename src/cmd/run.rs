@@ -7,9 +7,10 @@ use jiff::Timestamp;
 
 use super::progress::Watcher;
 use super::{REPORTS, doctor, here, print_results, raise_descriptor_limit, report, signals};
-use crate::arm::Catalog;
+use crate::arm::{Arm, Catalog, LinkKind};
 use crate::cli::RunArgs;
 use crate::error::Error;
+use crate::load::Interrupt;
 use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
 use crate::plan::{Plan, Schedule};
@@ -18,14 +19,12 @@ use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let arms = Catalog::new(here()).load(&args.arms, &args.set)?;
-    // From here on threads may start: the user namespace must be entered before.
-    netns::enter(&KernelSteps)?;
-    let interrupt = signals::watch()?;
-    raise_descriptor_limit();
-    let lab = KernelLab {
-        interrupt: interrupt.clone(),
-    };
-    lab.ready()?;
+    if let Some(arm) = arms.iter().find(|arm| arm.link.kind == LinkKind::Here)
+        && !args.here
+    {
+        return Err(Error::Here(arm.name.clone()));
+    }
+    let (lab, interrupt) = ready(&arms)?;
     doctor::before_run(&arms);
 
     let seed = match args.seed {
@@ -77,6 +76,24 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(code))
 }
 
+/// The lab, with everything done that must be done before threads start.
+pub(super) fn ready(arms: &[Arm]) -> Result<(KernelLab, Interrupt), Error> {
+    let isolated = arms.iter().any(|arm| arm.link.kind != LinkKind::Here);
+    if isolated {
+        // From here on threads may start: the user namespace must be entered before.
+        netns::enter(&KernelSteps)?;
+    }
+    let interrupt = signals::watch()?;
+    raise_descriptor_limit();
+    let lab = KernelLab {
+        interrupt: interrupt.clone(),
+    };
+    if isolated {
+        lab.ready()?;
+    }
+    Ok((lab, interrupt))
+}
+
 /// Trials of an arm whose figure does not become tight.
 const MOST_UNTIL: u32 = 100;
 
@@ -92,6 +109,9 @@ fn command(args: &RunArgs, seed: u64) -> Vec<String> {
     }
     if args.warm_up {
         words.push("--warm-up".to_owned());
+    }
+    if args.here {
+        words.push("--here".to_owned());
     }
     if args.jobs > 1 {
         words.extend(["-j".to_owned(), args.jobs.to_string()]);

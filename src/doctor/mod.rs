@@ -119,8 +119,15 @@ impl Row {
     }
 }
 
-/// What these arms need.
+/// What these arms need. Those that run in no namespace of their own meet the machine as it is.
 pub fn needs(arms: &[Arm]) -> Vec<Need> {
+    let arms: Vec<&Arm> = arms
+        .iter()
+        .filter(|arm| arm.link.kind != LinkKind::Here)
+        .collect();
+    if arms.is_empty() {
+        return Vec::new();
+    }
     let mut needs = vec![
         Need::UserNamespace,
         Need::NetworkNamespace,

@@ -92,6 +92,7 @@ impl From<SysctlError> for Trouble {
                 Some(errno),
                 "it needs the initial namespace: set it on the host before the run",
             ),
+            SysctlError::NotOurs { .. } => with(None, "run the arm with another link.kind"),
             SysctlError::Rejected { .. } => with(None, "give it another value with --set"),
             SysctlError::Unreadable(error) => error.into(),
         }

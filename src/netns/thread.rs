@@ -12,7 +12,7 @@ use super::{KernelSteps, NetnsError, Refusal, Steps, link};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A fresh network namespace with its loopback interface up. It lives as long as its thread, the threads that
+/// A network namespace seen from a thread of its own. A fresh one has its loopback interface up, and lives as long as its thread, the threads that
 /// were spawned inside it, and the sockets that were opened in it.
 pub struct Namespace {
     role: &'static str,
@@ -27,9 +27,24 @@ impl Namespace {
     /// # Errors
     /// The kernel's refusal, or the loopback interface that would not come up.
     pub fn create(role: &'static str) -> Result<Self, NetnsError> {
+        Self::owned_by_thread(role, enter)
+    }
+
+    /// The namespace in which this process is, seen from a thread for `role`. Nothing of it is changed.
+    ///
+    /// # Errors
+    /// The namespace cannot be opened.
+    pub fn here(role: &'static str) -> Result<Self, NetnsError> {
+        Self::owned_by_thread(role, current)
+    }
+
+    fn owned_by_thread(
+        role: &'static str,
+        arrive: fn() -> Result<OwnedFd, NetnsError>,
+    ) -> Result<Self, NetnsError> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (ready, is_ready) = mpsc::sync_channel(1);
-        let body = move || match enter() {
+        let body = move || match arrive() {
             Err(error) => drop(ready.send(Err(error))),
             Ok(fd) => {
                 drop(ready.send(Ok(fd)));
@@ -89,8 +104,18 @@ impl Drop for Namespace {
 
 /// Moves the calling thread, and it alone, into a fresh namespace.
 fn enter() -> Result<OwnedFd, NetnsError> {
-    let refused = |step: &str, errno| Refusal::new(step, errno, |name| KernelSteps.sysctl(name));
     unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
+    let fd = current()?;
+    link::loopback_up()?;
+    Ok(fd)
+}
+
+fn refused(step: &str, errno: Errno) -> Refusal {
+    Refusal::new(step, errno, |name| KernelSteps.sysctl(name))
+}
+
+/// The calling thread's namespace.
+fn current() -> Result<OwnedFd, NetnsError> {
     let path = "/proc/thread-self/ns/net";
     let file = File::open(path).map_err(|error| {
         let errno = error
@@ -98,6 +123,5 @@ fn enter() -> Result<OwnedFd, NetnsError> {
             .map_or(Errno::UnknownErrno, Errno::from_raw);
         refused(&format!("opening {path}"), errno)
     })?;
-    link::loopback_up()?;
     Ok(file.into())
 }

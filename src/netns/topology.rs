@@ -1,6 +1,8 @@
 //! The namespaces of one trial.
 //!
 //! ```text
+//! here        [ server and client: lo of the namespace that this process is in, of which nothing is changed ]
+//!
 //! loopback    [ server and client: lo 127.0.0.1 or ::1 ]
 //!
 //! veth        [ server: server0 198.18.0.1 ]=====[ client0 198.18.0.2 :client ]
@@ -30,6 +32,15 @@ pub struct Topology {
     pub client_settings: Option<observation::Namespace>,
 }
 
+/// How sysctls come to have the wanted values.
+#[derive(Debug, Clone, Copy)]
+enum Bring {
+    /// They are set.
+    Set,
+    /// They must have them.
+    Found,
+}
+
 impl Topology {
     /// Builds it in namespaces of its own. Nothing of the host changes.
     ///
@@ -39,9 +50,12 @@ impl Topology {
         spec: LinkSpec,
         sysctls: &BTreeMap<String, SysctlValue>,
     ) -> Result<Self, NetnsError> {
-        let server = Namespace::create("server")?;
+        let (server, bring) = match spec.kind {
+            LinkKind::Here => (Namespace::here("server")?, Bring::Found),
+            LinkKind::Loopback | LinkKind::Veth => (Namespace::create("server")?, Bring::Set),
+        };
         let (other, server_ip) = match spec.kind {
-            LinkKind::Loopback => (None, loopback_ip(spec.family)),
+            LinkKind::Here | LinkKind::Loopback => (None, loopback_ip(spec.family)),
             LinkKind::Veth => {
                 let client = Namespace::create("client")?;
                 let [here, there] = ends(spec.family);
@@ -65,7 +79,10 @@ impl Topology {
         let settings = |namespace: &Namespace| {
             let wanted = sysctls.clone();
             namespace
-                .run(move || sysctl::apply(&wanted))?
+                .run(move || match bring {
+                    Bring::Set => sysctl::apply(&wanted),
+                    Bring::Found => sysctl::found(&wanted),
+                })?
                 .map_err(NetnsError::from)
         };
         Ok(Self {

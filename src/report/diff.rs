@@ -42,7 +42,7 @@ pub fn diff(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         text,
-        "\nMeans with the half widths of their 95 % intervals. A difference is told from chance by\n{}.",
+        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
         comparison.method
     );
     text
@@ -73,7 +73,7 @@ pub fn diff_markdown(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         text,
-        "\nMeans with the half widths of their 95 % intervals. A difference is told from chance by\n{}.",
+        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
         comparison.method
     );
     text

@@ -116,7 +116,7 @@ impl Ledger<'_> {
             "Tcp.ActiveOpens = attempts that sent a SYN",
             self.client("Tcp.ActiveOpens"),
             Some(sent),
-            None,
+            self.foreign_counts(),
         )
     }
 
@@ -128,7 +128,7 @@ impl Ledger<'_> {
             "Tcp.PassiveOpens = accepted + still queued",
             self.server("Tcp.PassiveOpens"),
             accepted.map(|accepted| accepted + self.queued()),
-            self.two_at_once(),
+            self.foreign_counts().or_else(|| self.two_at_once()),
         )
     }
 
@@ -337,6 +337,9 @@ impl Ledger<'_> {
 
     /// Why `ListenDrops` may have more than its two usual parts.
     fn other_drops(&self) -> Option<&'static str> {
+        if let Some(obstacle) = self.foreign_counts() {
+            return Some(obstacle);
+        }
         if !self.arm.server.listen {
             return Some(NOBODY_LISTENS);
         }
@@ -359,10 +362,19 @@ impl Ledger<'_> {
         }
     }
 
+    /// Why a counter may have more than this trial gave it.
+    fn foreign_counts(&self) -> Option<&'static str> {
+        (self.arm.link.kind == LinkKind::Here)
+            .then_some("outside of a namespace other programs move the same counters")
+    }
+
     /// Why a packet may have come or gone that no counter tells.
     fn foreign_packets(&self) -> Option<&'static str> {
         if !self.arm.server.listen {
             return Some(NOBODY_LISTENS);
+        }
+        if let Some(obstacle) = self.foreign_counts() {
+            return Some(obstacle);
         }
         if !matches!(self.arm.link.kind, LinkKind::Loopback | LinkKind::Veth) {
             return Some("the link may lose, delay or double packets");

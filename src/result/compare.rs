@@ -18,8 +18,7 @@ use crate::figure::Figure;
 pub const ERROR_RATE: f64 = 0.05;
 
 /// How a difference is judged, for the reader.
-pub const METHOD: &str =
-    "Welch's t-test of the means, Holm's correction over all figures of all arms, error rate 5 %";
+pub const METHOD: &str = "Welch's t-test with Holm's correction, error rate 5 %";
 
 /// Two runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]

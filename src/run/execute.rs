@@ -18,6 +18,27 @@ pub fn execute(
     plan: &Plan,
     lab: &(impl Lab + Sync),
     folder: &RunFolder,
+    watch: impl FnMut(Event<'_>),
+) -> Result<Vec<Observation>, StoreError> {
+    carry_out(plan, lab, Some(folder), watch)
+}
+
+/// Runs the trials of a plan and stores nothing.
+///
+/// # Errors
+/// None: nothing is stored.
+pub fn observe(
+    plan: &Plan,
+    lab: &(impl Lab + Sync),
+    watch: impl FnMut(Event<'_>),
+) -> Result<Vec<Observation>, StoreError> {
+    carry_out(plan, lab, None, watch)
+}
+
+fn carry_out(
+    plan: &Plan,
+    lab: &(impl Lab + Sync),
+    folder: Option<&RunFolder>,
     mut watch: impl FnMut(Event<'_>),
 ) -> Result<Vec<Observation>, StoreError> {
     let mut observations = Vec::new();
@@ -44,7 +65,7 @@ pub fn execute(
     };
     for mut round in rounds {
         round.retain(|trial| wants_more(plan, trial.arm, &observations));
-        let batch = Batch::new(lab, Some(folder), &round);
+        let batch = Batch::new(lab, folder, &round);
         if batch.run(plan.schedule.jobs, &mut watch, &mut observations)? == End::Interrupted {
             break;
         }

@@ -8,7 +8,7 @@ mod store;
 use std::io;
 use std::sync::Arc;
 
-pub use execute::execute;
+pub use execute::{execute, observe};
 pub use kernel::KernelLab;
 pub use store::{RunFolder, StoreError, find_run};
 

@@ -7,6 +7,7 @@ mod facts;
 mod kernel;
 mod namespaces;
 mod runs;
+mod trust;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
+        trust::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

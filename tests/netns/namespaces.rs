@@ -173,9 +173,19 @@ fn run_in_user_namespace(
     arguments: &[&str],
     folder: &Path,
 ) -> Output {
-    let (outer_uid, outer_gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let mut command = Command::new(program());
     command.args(arguments).current_dir(folder);
+    in_user_namespace(command, uid, flags, prepare)
+}
+
+/// A command, run in a user namespace in which it is `uid`, after `prepare` has been done there.
+pub(crate) fn in_user_namespace(
+    mut command: Command,
+    uid: u32,
+    flags: CloneFlags,
+    prepare: impl Fn() -> std::io::Result<()> + Send + Sync + 'static,
+) -> Output {
+    let (outer_uid, outer_gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let uid_map = format!("{uid} {outer_uid} 1");
     let gid_map = format!("{uid} {outer_gid} 1");
     let before_exec = move || {
