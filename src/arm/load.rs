@@ -36,6 +36,15 @@ pub struct Source {
 }
 
 impl Source {
+    /// A text that stands in no file.
+    pub fn new(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: None,
+            text: text.to_owned(),
+        }
+    }
+
     /// The arms of this file: one, or one for each cell of its matrix.
     pub fn arms(&self, overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
         self.expand(overrides).map_err(|problem| {
@@ -153,7 +162,7 @@ impl Catalog {
     pub fn all(&self) -> Result<Vec<Source>, ArmError> {
         let mut found: BTreeMap<String, Source> = SHIPPED
             .iter()
-            .map(|(name, text)| ((*name).to_owned(), shipped(name, text)))
+            .map(|(name, text)| ((*name).to_owned(), Source::new(name, text)))
             .collect();
         if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
             for source in read_folder(folder)? {
@@ -225,7 +234,7 @@ impl Catalog {
         let carried: Vec<Source> = SHIPPED
             .iter()
             .filter(|(shipped, _)| *shipped == name || shipped.starts_with(&below))
-            .map(|(name, text)| shipped(name, text))
+            .map(|(name, text)| Source::new(name, text))
             .collect();
         if !carried.is_empty() {
             return Ok(carried);
@@ -240,14 +249,6 @@ impl Catalog {
                 "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
             )],
         })
-    }
-}
-
-fn shipped(name: &str, text: &str) -> Source {
-    Source {
-        name: name.to_owned(),
-        file: None,
-        text: text.to_owned(),
     }
 }
 

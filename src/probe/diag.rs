@@ -320,6 +320,22 @@ fn messages<'a>(
     })
 }
 
+/// The listening sockets of a datagram that is known from elsewhere.
+///
+/// # Errors
+/// It is cut off, or tells of anything else.
+pub fn looks(datagram: &[u8]) -> Result<Vec<Look>, DiagError> {
+    const ABOUT: &str = "a stored datagram";
+    messages(datagram, ABOUT)
+        .map(|message| match message?.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                look_of(&response, ABOUT)
+            }
+            other => Err(unexpected(other, ABOUT)),
+        })
+        .collect()
+}
+
 fn malformed(about: &str, problem: String) -> DiagError {
     DiagError::Malformed {
         about: about.to_owned(),
@@ -421,17 +437,6 @@ mod tests {
         message.extend(0_u32.to_ne_bytes());
         message.extend(payload);
         message
-    }
-
-    fn looks(datagram: &[u8]) -> Result<Vec<Look>, DiagError> {
-        messages(datagram, "the test")
-            .map(|message| match message?.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                    look_of(&response, "the test")
-                }
-                other => Err(unexpected(other, "the test")),
-            })
-            .collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the rules of the house.
 
 mod cli;
+mod corpus;
 mod counters;
 mod diff;
 mod doctor;
