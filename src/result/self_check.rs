@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Outcome, Percentiles, TrialResult};
-use crate::arm::Arm;
+use crate::arm::{Arm, Span, Start};
 use crate::figure::Figure;
 use crate::observation::Measured;
 
@@ -91,7 +91,7 @@ pub(super) fn saturated(arm: &Arm, measured: &Measured, result: &TrialResult) ->
             errnos.join(", ")
         ));
     }
-    let skew = result.start_skew_ms?;
+    let skew = lateness_of(arm, result)?;
     let median = skew.p50.is_some_and(|ms| ms > LATE_MS);
     (median || skew.max? > TOO_LATE_MS).then(|| {
         format!(
@@ -99,6 +99,12 @@ pub(super) fn saturated(arm: &Arm, measured: &Measured, result: &TrialResult) ->
             lateness(&skew)
         )
     })
+}
+
+/// How late attempts began. One by one without a spread, each begins when it is its turn, and none is late.
+fn lateness_of(arm: &Arm, result: &TrialResult) -> Option<Percentiles> {
+    let has_times = arm.client.start == Start::Together || arm.client.spread != Span::default();
+    result.start_skew_ms.filter(|_| has_times)
 }
 
 fn lateness(skew: &Percentiles) -> String {
@@ -115,7 +121,7 @@ fn lateness(skew: &Percentiles) -> String {
 pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
     let check = &result.self_check;
     let mut notes = Vec::new();
-    if let Some(skew) = result.start_skew_ms
+    if let Some(skew) = lateness_of(arm, result)
         && skew.max.is_some_and(|ms| ms > LATE_MS)
     {
         notes.push(format!("starts were late: {}", lateness(&skew)));

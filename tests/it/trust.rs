@@ -195,6 +195,10 @@ fn a_saturated_client_makes_the_trial_invalid() {
     );
     let late = reason("", |readings| readings.attempts[1].started_us = 700_000);
     assert!(late.contains("began 700 ms late"), "{late}");
+    let in_turn = reason("start = \"one-by-one\"", |readings| {
+        readings.attempts[1].started_us = 700_000;
+    });
+    assert_eq!(in_turn, "", "each begins in its turn, and none is late");
 }
 
 /// What does not spoil a trial is still said.

@@ -299,6 +299,11 @@ fn read_only_sysctls() {
         &arguments,
         folder.path(),
     );
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.starts_with("this machine lacks what an arm needs: net.core.somaxconn"),
+        "{told}"
+    );
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{text}");
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
