@@ -261,11 +261,11 @@ impl Ledger<'_> {
     }
 
     fn server(&self, name: &str) -> Option<i64> {
-        self.result.counters.server.get(name).copied().flatten()
+        plausible(self.result.counters.server.get(name).copied()?)
     }
 
     fn client(&self, name: &str) -> Option<i64> {
-        self.result.counters.client.get(name).copied().flatten()
+        plausible(self.result.counters.client.get(name).copied()?)
     }
 
     fn sysctl(&self, name: &str) -> Option<u64> {
@@ -409,6 +409,13 @@ impl Ledger<'_> {
         let was_old = retries == 0 || self.repeated_answers() != Some(0);
         (may_have && was_old).then_some("half-open requests may have expired, which nothing counts")
     }
+}
+
+/// No trial counts more than this; sums of what it does count always fit.
+const MOST: i64 = 1 << 53;
+
+fn plausible(count: Option<i64>) -> Option<i64> {
+    count.filter(|count| *count <= MOST)
 }
 
 /// Whether it ended by its own clock while it was connected.

@@ -286,10 +286,13 @@ fn growth(reading: BeforeAfter<u64>) -> Option<u64> {
 
 fn packet_drops(measured: &Measured) -> PacketDrops {
     let rx = |namespace: &observation::Namespace| {
-        let sum = |drops: &BTreeMap<String, u64>| drops.values().sum();
+        let sum = |drops: &BTreeMap<String, u64>| {
+            let mut all = drops.values();
+            all.try_fold(0_u64, |sum, drops| sum.checked_add(*drops))
+        };
         growth(BeforeAfter {
-            before: namespace.rx_dropped.before.as_ref().map(sum),
-            after: namespace.rx_dropped.after.as_ref().map(sum),
+            before: namespace.rx_dropped.before.as_ref().and_then(sum),
+            after: namespace.rx_dropped.after.as_ref().and_then(sum),
         })
     };
     PacketDrops {

@@ -101,7 +101,10 @@ fn dropped_before(trial: &TrialResult) -> Option<u64> {
     if trial.counters.shared {
         return drops.server_rx;
     }
-    drops.server_rx.zip(drops.client_rx).map(|(a, b)| a + b)
+    drops
+        .server_rx
+        .zip(drops.client_rx)
+        .and_then(|(a, b)| a.checked_add(b))
 }
 
 #[expect(

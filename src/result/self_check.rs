@@ -51,11 +51,11 @@ pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>)
     reason = "times of a trial are far below 2^53 microseconds"
 )]
 fn share_percent(used_us: Option<u64>, ticks: Option<u64>) -> Option<f64> {
-    const TICK_US: u64 = 10_000;
+    const TICK_US: f64 = 10_000.0;
     // The fewer the ticks, the coarser the share.
     const ENOUGH_TICKS: u64 = 25;
     let (used_us, ticks) = used_us.zip(ticks.filter(|ticks| *ticks >= ENOUGH_TICKS))?;
-    Some((used_us as f64 / (ticks * TICK_US) as f64 * 1_000.0).round() / 10.0)
+    Some((used_us as f64 / (ticks as f64 * TICK_US) * 1_000.0).round() / 10.0)
 }
 
 fn longest_gap_us(measured: &Measured) -> Option<u64> {
