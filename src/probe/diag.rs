@@ -347,7 +347,7 @@ fn unexpected(payload: NetlinkPayload<SockDiagMessage>, about: &str) -> DiagErro
     match payload {
         NetlinkPayload::Error(error) => DiagError::Refused {
             about: about.to_owned(),
-            source: error.to_io(),
+            source: io::Error::from_raw_os_error(error.raw_code().saturating_neg()),
         },
         other => malformed(
             about,
