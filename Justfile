@@ -28,6 +28,15 @@ test-real:
 bench:
     cargo bench --bench costs --bench audit --bench wire
 
+# write the JSON Schemas again after a change of the types
+schema:
+    cargo run -- schema arm > schema/arm.json
+    cargo run -- schema results > schema/results.json
+
+# what takes minutes: 200 kills, 20 comparisons of equal runs, trials at once against serial ones
+soak:
+    cargo test --release --test netns -- --ignored --test-threads 1 --nocapture soak/
+
 # what CI runs
 ci:
     .ci/run

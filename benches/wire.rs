@@ -334,6 +334,7 @@ fn scripted() -> Measured {
         accepts: Vec::new(),
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
+        generator: backlog_lab::observation::Generator::default(),
         ended_us: 0,
         wire: Some(WireLog {
             packets,

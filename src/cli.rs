@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::arm::{Override, Span};
-use crate::plan::CAPTURE_MIB;
+use crate::plan::{CAPTURE_MIB, Until};
 use crate::report::charts::{Options, Size, Theme};
 
 /// A reproducible lab for the TCP listen backlog on Linux.
@@ -47,6 +47,17 @@ pub enum Command {
     Audit(AuditArgs),
     /// Hold a port in a promised state, for tests
     Hold(HoldArgs),
+    /// Hold the kernel's listen-queue facts against this machine: expected, observed, verdict
+    Facts(FactsArgs),
+    /// Compare two runs: by how much they differ, and whether that is real
+    Diff(DiffArgs),
+    /// Try what arms need of this machine: what works, what does not, and the ways out
+    Doctor(DoctorArgs),
+    /// Print the JSON Schema of a document
+    Schema {
+        /// The document
+        document: Document,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -54,15 +65,34 @@ pub enum Command {
     },
 }
 
+/// The documents that have a schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Document {
+    /// The arm file
+    Arm,
+    /// The results document
+    Results,
+}
+
 /// Options of `run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct RunArgs {
     /// Arms by name, arm files, or folders of them
     #[arg(value_name = "ARM|FILE|FOLDER", default_values = ["arm-a", "arm-b", "arm-c"])]
     pub arms: Vec<String>,
-    /// Trials of each arm
-    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub trials: u32,
+    /// Trials of each arm; with --until, the most of them [default: 1; with --until 100]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub trials: Option<u32>,
+    /// Repeat until the 95 % interval of a figure's mean is this tight, such as 5% (of ok) or answered-p50-ms=5%
+    #[arg(long, value_name = "[FIGURE=]PERCENT%")]
+    pub until: Option<Until>,
+    /// Let each arm have a first trial that does not count
+    #[arg(long)]
+    pub warm_up: bool,
+    /// Trials at once, each in namespaces of its own; more than 1 disturb each other, and what is spoiled is marked
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
     /// The seed of every random decision [default: a random one]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -75,6 +105,9 @@ pub struct RunArgs {
     /// Packets of a wire to keep as captures/*.pcapng, for each trial; 0 keeps none
     #[arg(long, value_name = "MIB", default_value_t = CAPTURE_MIB, value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub capture: u32,
+    /// Allow arms with link.kind = "here", which run in no namespace of their own
+    #[arg(long)]
+    pub here: bool,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
@@ -147,6 +180,55 @@ pub struct ShowArgs {
     /// Override a key, as `run` does
     #[arg(long, value_name = "KEY=VALUE[,VALUE..]")]
     pub set: Vec<Override>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `facts`.
+#[derive(Debug, Args)]
+pub struct FactsArgs {
+    /// Run in no namespace, on this machine's loopback interface: for kernels without namespaces. Nothing is set
+    #[arg(long)]
+    pub here: bool,
+    /// Trials at once
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `diff`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub struct DiffArgs {
+    /// A run folder, a run id below reports/, or `latest`
+    #[arg(value_name = "RUN")]
+    pub before: String,
+    /// The run to compare it with
+    #[arg(value_name = "RUN")]
+    pub after: String,
+    /// Compare although kernel, settings or arms are not the same
+    #[arg(long)]
+    pub allow_different_setup: bool,
+    /// Exit with 1 when a figure is really worse, with 4 when that cannot be said
+    #[arg(long)]
+    pub fail_on_regression: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The arms whose needs count [default: all that `list` shows]
+    #[arg(value_name = "ARM|FILE|FOLDER")]
+    pub arms: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -41,6 +41,17 @@ pub enum Error {
     /// A port that could not be held.
     #[error(transparent)]
     Hold(#[from] HoldError),
+    /// An arm that runs in no namespace, without leave.
+    #[error(
+        "arm {0} has link.kind = \"here\": it runs in no namespace of its own, but in that of this machine; allow that with --here"
+    )]
+    Here(String),
+    /// Two runs that are not comparable.
+    #[error(
+        "the setups of the two runs differ:\n  {}\nwhat differs between them may be due to that; compare them all the same with --allow-different-setup",
+        .0.join("\n  ")
+    )]
+    DifferentSetup(Vec<String>),
     /// No random seed.
     #[error("cannot read random numbers for a seed: {0}; give one with --seed")]
     Seed(io::Error),
@@ -58,6 +69,8 @@ impl Error {
         ExitCode::from(match self {
             Self::Arm(_)
             | Self::Usage(_)
+            | Self::Here(_)
+            | Self::DifferentSetup(_)
             | Self::Look(LookError::NoProcess(_))
             | Self::Store(StoreError::NotFree { .. } | StoreError::NoRun { .. }) => 2,
             Self::Refused(_)

@@ -165,6 +165,14 @@ pub const NAMED: &[(&str, &str)] = &[
         "accept-wait-max-ms",
         "longest time that a connection waited in the accept queue, of the accepted",
     ),
+    (
+        "accept-rate-per-s",
+        "accepts per second, from the first to the last",
+    ),
+    (
+        "accept-pause-ms",
+        "time from the last accept to the end, or the whole trial",
+    ),
     ("server-cpu-ms", "processor time of the server's thread"),
     ("client-cpu-ms", "processor time of the client's threads"),
     (

@@ -29,6 +29,8 @@ pub mod cli;
 #[cfg(feature = "lab")]
 pub mod cmd;
 #[cfg(feature = "lab")]
+pub mod doctor;
+#[cfg(feature = "lab")]
 pub mod error;
 #[cfg(feature = "lab")]
 pub mod figure;

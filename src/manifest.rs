@@ -1,6 +1,7 @@
 //! What a run is, beside its observations. Pure.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observation::SCHEMA_VERSION;
@@ -26,7 +27,7 @@ pub struct Manifest {
 }
 
 /// The program that made a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// Its version.
     pub version: String,
@@ -64,7 +65,7 @@ impl Manifest {
 }
 
 /// What a run records of the machine it ran on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: Option<String>,

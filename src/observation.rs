@@ -63,6 +63,9 @@ pub struct Measured {
     pub pending: Vec<Pending>,
     /// Processor time.
     pub cpu: Cpu,
+    /// What the client could be.
+    #[serde(default)]
+    pub generator: Generator,
     /// When the last client ended.
     pub ended_us: u64,
     /// What the relay saw and did, where the link is a wire.
@@ -353,6 +356,17 @@ pub struct Pending {
     pub peer: SocketAddr,
     /// What it was.
     pub state: ServerSide,
+}
+
+/// What the client could be. Unknown is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Generator {
+    /// Threads that attempted connections.
+    pub workers: Option<u32>,
+    /// Why there were not more.
+    pub problem: Option<String>,
+    /// The limit of open files, which client and server share (`RLIMIT_NOFILE`).
+    pub open_files: Option<u64>,
 }
 
 /// Processor time during the flood. Unknown is `None`.

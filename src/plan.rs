@@ -1,8 +1,13 @@
 //! Which trials a run consists of, and in which order. Pure and printable.
 
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Override};
+use crate::figure::Figure;
 use crate::random::{SplitMix64, seed_for};
 
 /// One arm of a plan, with the name that its settings do not carry.
@@ -19,7 +24,7 @@ pub struct PlannedArm {
 pub struct Plan {
     /// The arms in the order asked.
     pub arms: Vec<PlannedArm>,
-    /// Trials of each arm.
+    /// Trials of each arm; with an open end, the most of them.
     pub trials: u32,
     /// The seed of every random decision.
     pub seed: u64,
@@ -28,6 +33,64 @@ pub struct Plan {
     /// Packets of a wire that are kept for each trial, in MiB; 0 keeps none.
     #[serde(default)]
     pub capture_mib: u32,
+    /// How the trials are carried out.
+    #[serde(default)]
+    pub schedule: Schedule,
+}
+
+/// How the trials of a plan are carried out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Schedule {
+    /// How many trials run at once. More than one disturb each other.
+    pub jobs: u32,
+    /// Whether each arm has a trial first that does not count.
+    pub warm_up: bool,
+    /// When an arm has had enough trials before there are as many as planned.
+    pub until: Option<Until>,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            jobs: 1,
+            warm_up: false,
+            until: None,
+        }
+    }
+}
+
+/// An open end: the half width of a figure's 95 % interval, in percent of its mean. Written `5%` or `ok=5%`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Until {
+    /// The figure.
+    pub figure: String,
+    /// The percentage.
+    pub percent: f64,
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (figure, percent) = text.split_once('=').unwrap_or(("ok", text));
+        let figure: Figure = figure.parse()?;
+        let number = percent.strip_suffix('%').and_then(|one| one.parse().ok());
+        match number.filter(|percent: &f64| percent.is_finite() && *percent > 0.0) {
+            Some(percent) => Ok(Self {
+                figure: figure.to_string(),
+                percent,
+            }),
+            None => Err(format!(
+                "\"{percent}\" is no percentage above 0, such as 5%"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}%", self.figure, self.percent)
+    }
 }
 
 /// What is kept of a wire's packets unless a run asks for another bound.
@@ -62,6 +125,7 @@ impl Plan {
             seed,
             overrides,
             capture_mib: CAPTURE_MIB,
+            schedule: Schedule::default(),
         }
     }
 
@@ -156,6 +220,19 @@ mod tests {
         assert_eq!(sorted.len(), 20);
         assert_eq!(seeds(&plan), seeds(&self::plan(5, 7)));
         assert_ne!(seeds(&plan), seeds(&self::plan(5, 8)));
+    }
+
+    #[test]
+    fn open_ends_are_read_and_printed_alike() {
+        for (text, printed) in [
+            ("5%", "ok=5%"),
+            ("answered-p50-ms=2.5%", "answered-p50-ms=2.5%"),
+        ] {
+            assert_eq!(text.parse::<Until>().unwrap().to_string(), printed);
+        }
+        for wrong in ["5", "0%", "-1%", "nan%", "okay=5%", "ok=", "%"] {
+            assert!(wrong.parse::<Until>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

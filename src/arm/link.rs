@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DropRule, End, Rate, Share, Span};
 
 /// What lies between client and server.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "LinkTable", into = "LinkTable")]
 pub struct LinkSpec {
     /// The kind of link.
@@ -24,6 +25,9 @@ pub enum LinkKind {
     Loopback,
     /// A namespace for each side, joined by a veth pair; their counters are apart.
     Veth,
+    /// No namespace of its own: the loopback interface where the lab runs. Only behind an explicit flag; sysctls
+    /// are read and never written, and other programs move the same counters.
+    Here,
     /// A namespace for each side; every packet between them passes the lab's own relay.
     Wire(WireSpec),
 }
@@ -33,6 +37,7 @@ impl fmt::Display for LinkKind {
         match self {
             Self::Loopback => f.write_str("loopback"),
             Self::Veth => f.write_str("veth"),
+            Self::Here => f.write_str("here"),
             Self::Wire(wire) => {
                 let (there, back) = (wire.to_server.delay, wire.to_client.delay);
                 write!(f, "wire, {there} to the server and {back} back")
@@ -42,7 +47,7 @@ impl fmt::Display for LinkKind {
 }
 
 /// An IP address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// IPv4.
@@ -94,54 +99,75 @@ pub struct Impairments {
 const DEFAULT_QUEUE: u32 = 1_000;
 
 /// The table as a file writes it: keys for both directions, and those that differ for one.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct LinkTable {
+    /// The kind of link.
     kind: KindName,
     family: Family,
+    /// How long a packet is under way; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay: Option<Span>,
+    /// Each packet takes up to this much longer; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     jitter: Option<Span>,
+    /// The share of packets that is lost; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<Share>,
+    /// The share of packets that arrives twice; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate: Option<Share>,
+    /// How fast the bottleneck sends; without one there is none; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate>,
+    /// How many packets may wait at the bottleneck; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<u32>,
+    /// Packets that are dropped on purpose; wire only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     drop: Vec<DropRule>,
+    /// What differs on the way to the server; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     to_server: Option<DirectionTable>,
+    /// What differs on the way to the client; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     to_client: Option<DirectionTable>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum KindName {
+    /// One namespace, its loopback interface.
     #[default]
     Loopback,
+    /// A namespace for each side, joined by a veth pair; their counters are apart.
     Veth,
+    /// No namespace of its own; only with `--here`.
+    Here,
+    /// A namespace for each side; every packet between them passes the lab's own relay.
     Wire,
 }
 
 /// `[link.to-server]` or `[link.to-client]`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct DirectionTable {
+    /// How long a packet is under way; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay: Option<Span>,
+    /// Each packet takes up to this much longer; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     jitter: Option<Span>,
+    /// The share of packets that is lost; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<Share>,
+    /// The share of packets that arrives twice; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate: Option<Share>,
+    /// How fast the bottleneck sends; without one there is none; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate>,
+    /// How many packets may wait at the bottleneck; wire only.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<u32>,
 }
@@ -213,10 +239,10 @@ impl TryFrom<LinkTable> for LinkSpec {
                         "{key} is for kind = \"wire\": no other link holds packets up"
                     ));
                 }
-                if kind == KindName::Veth {
-                    LinkKind::Veth
-                } else {
-                    LinkKind::Loopback
+                match kind {
+                    KindName::Veth => LinkKind::Veth,
+                    KindName::Here => LinkKind::Here,
+                    _ => LinkKind::Loopback,
                 }
             }
         };
@@ -247,6 +273,10 @@ impl From<LinkSpec> for LinkTable {
             LinkKind::Loopback => table,
             LinkKind::Veth => Self {
                 kind: KindName::Veth,
+                ..table
+            },
+            LinkKind::Here => Self {
+                kind: KindName::Here,
                 ..table
             },
             LinkKind::Wire(wire) => Self {
@@ -298,7 +328,7 @@ mod tests {
         let spec = link(&format!("kind = \"wire\"\n{text}")).unwrap();
         let resolved = toml::to_string(&spec).unwrap();
         assert_eq!(link(&resolved).unwrap(), spec, "{resolved}");
-        for kind in ["loopback", "veth"] {
+        for kind in ["loopback", "veth", "here"] {
             let spec = link(&format!("kind = \"{kind}\"")).unwrap();
             assert_eq!(link(&toml::to_string(&spec).unwrap()).unwrap(), spec);
         }

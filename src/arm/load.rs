@@ -36,6 +36,15 @@ pub struct Source {
 }
 
 impl Source {
+    /// A text that stands in no file.
+    pub fn new(name: &str, text: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: None,
+            text: text.to_owned(),
+        }
+    }
+
     /// The arms of this file: one, or one for each cell of its matrix.
     pub fn arms(&self, overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
         self.expand(overrides).map_err(|problem| {
@@ -133,25 +142,30 @@ const SECTIONED: &[&str] = &[
 /// Where arms are looked up: a folder named `arms`, then the arms that the binary carries.
 #[derive(Debug)]
 pub struct Catalog {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 impl Catalog {
     /// A catalog of the `arms` folder below `here` and of the shipped arms.
     pub fn new(here: &Path) -> Self {
         Self {
-            folder: here.join("arms"),
+            folder: Some(here.join("arms")),
         }
+    }
+
+    /// A catalog of the shipped arms alone.
+    pub fn shipped() -> Self {
+        Self { folder: None }
     }
 
     /// Every arm file that can be named, in the order of the names.
     pub fn all(&self) -> Result<Vec<Source>, ArmError> {
         let mut found: BTreeMap<String, Source> = SHIPPED
             .iter()
-            .map(|(name, text)| ((*name).to_owned(), shipped(name, text)))
+            .map(|(name, text)| ((*name).to_owned(), Source::new(name, text)))
             .collect();
-        if self.folder.is_dir() {
-            for source in read_folder(&self.folder)? {
+        if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
+            for source in read_folder(folder)? {
                 found.insert(source.name.clone(), source);
             }
         }
@@ -206,19 +220,21 @@ impl Catalog {
             return read_file(path, name_of(path)).map(|source| vec![source]);
         }
         let name = word.trim_end_matches('/');
-        let file = self.folder.join(format!("{name}.toml"));
-        if file.is_file() {
-            return read_file(&file, name.to_owned()).map(|source| vec![source]);
-        }
-        let group = self.folder.join(name);
-        if !name.is_empty() && group.is_dir() {
-            return read_folder(&group);
+        if let Some(folder) = &self.folder {
+            let file = folder.join(format!("{name}.toml"));
+            if file.is_file() {
+                return read_file(&file, name.to_owned()).map(|source| vec![source]);
+            }
+            let group = folder.join(name);
+            if !name.is_empty() && group.is_dir() {
+                return read_folder(&group);
+            }
         }
         let below = format!("{name}/");
         let carried: Vec<Source> = SHIPPED
             .iter()
             .filter(|(shipped, _)| *shipped == name || shipped.starts_with(&below))
-            .map(|(name, text)| shipped(name, text))
+            .map(|(name, text)| Source::new(name, text))
             .collect();
         if !carried.is_empty() {
             return Ok(carried);
@@ -233,14 +249,6 @@ impl Catalog {
                 "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
             )],
         })
-    }
-}
-
-fn shipped(name: &str, text: &str) -> Source {
-    Source {
-        name: name.to_owned(),
-        file: None,
-        text: text.to_owned(),
     }
 }
 

@@ -9,12 +9,14 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod schema;
 mod server;
 mod span;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use bound::{Bound, KernelRange, KernelVersion};
@@ -22,13 +24,14 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use span::Span;
 
 use crate::figure::Figure;
 
 /// One experiment with every setting resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Arm {
     /// The path below `arms/` without `.toml`, with the matrix levels appended.
@@ -61,7 +64,7 @@ pub struct Arm {
 }
 
 /// The flood client's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClientSpec {
     /// How many connections are attempted.
@@ -100,7 +103,7 @@ impl ClientSpec {
 }
 
 /// How a flood begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
     /// All workers at once, released by a barrier.
@@ -110,7 +113,7 @@ pub enum Start {
 }
 
 /// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Protocol {
     /// Who speaks first.
@@ -119,7 +122,7 @@ pub struct Protocol {
 }
 
 /// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpeaksFirst {
     /// The server sends its answer on accept.

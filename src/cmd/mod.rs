@@ -6,12 +6,16 @@
 )]
 
 mod audit;
+mod diff;
+mod doctor;
+mod facts;
 mod hold;
 mod ladder;
 mod list;
 mod progress;
 mod report;
 mod run;
+mod schema;
 mod show;
 mod signals;
 
@@ -20,6 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::{Cli, Command};
 use crate::error::Error;
@@ -41,12 +46,25 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::Ladder(args) => ladder::ladder(&args),
         Command::Audit(args) => audit::audit(&args),
         Command::Hold(args) => hold::hold(&args),
+        Command::Facts(args) => facts::facts(&args),
+        Command::Diff(args) => diff::diff(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Schema { document } => schema::schema(document),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "backlog-lab", &mut script);
             print(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Clients and server share this process's descriptors. What the soft limit withholds, the hard limit may allow;
+/// where it does not, the attempts beyond it are reported as "local limit".
+fn raise_descriptor_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A limit that cannot be raised is the limit that the run reports.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

@@ -4,38 +4,43 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::progress::Watcher;
-use super::{REPORTS, here, print_results, report, signals};
-use crate::arm::Catalog;
+use super::{REPORTS, doctor, here, print_results, raise_descriptor_limit, report, signals};
+use crate::arm::{Arm, Catalog, LinkKind};
 use crate::cli::RunArgs;
 use crate::error::Error;
+use crate::load::Interrupt;
 use crate::manifest::Manifest;
 use crate::netns::{self, KernelSteps};
-use crate::plan::{CAPTURE_MIB, Plan};
+use crate::plan::{CAPTURE_MIB, Plan, Schedule};
 use crate::probe::host::read_host;
 use crate::run::{KernelLab, Lab, RunFolder, execute, random_seed};
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let arms = Catalog::new(here()).load(&args.arms, &args.set)?;
-    // From here on threads may start: the user namespace must be entered before.
-    netns::enter(&KernelSteps)?;
-    let interrupt = signals::watch()?;
-    raise_descriptor_limit();
-    let lab = KernelLab {
-        interrupt: interrupt.clone(),
-    };
-    lab.ready()?;
+    if let Some(arm) = arms.iter().find(|arm| arm.link.kind == LinkKind::Here)
+        && !args.here
+    {
+        return Err(Error::Here(arm.name.clone()));
+    }
+    let (lab, interrupt) = ready(&arms)?;
+    doctor::before_run(&arms);
 
     let seed = match args.seed {
         Some(seed) => seed,
         None => random_seed().map_err(Error::Seed)?,
     };
     let command = command(&args, seed);
+    let most = if args.until.is_some() { MOST_UNTIL } else { 1 };
     let plan = Plan {
         capture_mib: args.capture,
-        ..Plan::new(arms, args.trials, seed, args.set)
+        schedule: Schedule {
+            jobs: args.jobs,
+            warm_up: args.warm_up,
+            until: args.until,
+        },
+        ..Plan::new(arms, args.trials.unwrap_or(most), seed, args.set)
     };
     let manifest = Manifest::new(command, read_host(), Timestamp::now(), plan);
     let (folder, manifest) = match &args.out {
@@ -48,7 +53,13 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         eprintln!("{error}; the run itself is in {}", folder.path().display());
     }
 
-    let mut watcher = Watcher::new(args.quiet, manifest.plan.order().len());
+    let plan = &manifest.plan;
+    let warm_ups = if plan.schedule.warm_up {
+        plan.arms.len()
+    } else {
+        0
+    };
+    let mut watcher = Watcher::new(args.quiet, plan.order().len() + warm_ups);
     let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 
@@ -67,21 +78,45 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(code))
 }
 
-/// Clients and server share this process's descriptors. What the soft limit withholds, the hard limit may allow;
-/// where it does not, the attempts beyond it are reported as "local limit".
-fn raise_descriptor_limit() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A limit that cannot be raised is the limit that the run reports.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+/// The lab, with everything done that must be done before threads start.
+pub(super) fn ready(arms: &[Arm]) -> Result<(KernelLab, Interrupt), Error> {
+    let isolated = arms.iter().any(|arm| arm.link.kind != LinkKind::Here);
+    if isolated {
+        // From here on threads may start: the user namespace must be entered before.
+        netns::enter(&KernelSteps)?;
     }
+    let interrupt = signals::watch()?;
+    raise_descriptor_limit();
+    let lab = KernelLab {
+        interrupt: interrupt.clone(),
+    };
+    if isolated {
+        lab.ready()?;
+    }
+    Ok((lab, interrupt))
 }
+
+/// Trials of an arm whose figure does not become tight.
+const MOST_UNTIL: u32 = 100;
 
 /// The command that makes the same run again, into a folder of its own.
 fn command(args: &RunArgs, seed: u64) -> Vec<String> {
     let mut words = vec!["backlog-lab".to_owned(), "run".to_owned()];
     words.extend(args.arms.iter().cloned());
-    if args.trials > 1 {
-        words.extend(["-n".to_owned(), args.trials.to_string()]);
+    if let Some(trials) = args.trials {
+        words.extend(["-n".to_owned(), trials.to_string()]);
+    }
+    if let Some(until) = &args.until {
+        words.extend(["--until".to_owned(), until.to_string()]);
+    }
+    if args.warm_up {
+        words.push("--warm-up".to_owned());
+    }
+    if args.here {
+        words.push("--here".to_owned());
+    }
+    if args.jobs > 1 {
+        words.extend(["-j".to_owned(), args.jobs.to_string()]);
     }
     for change in &args.set {
         words.extend(["--set".to_owned(), change.to_string()]);

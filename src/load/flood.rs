@@ -41,6 +41,8 @@ pub enum FloodError {
 pub struct Flood {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Result<Share, FloodError>>>,
+    /// Why there are not more workers.
+    problem: Option<FloodError>,
 }
 
 struct Shared {
@@ -68,6 +70,10 @@ pub struct Harvest {
     pub cpu_us: Option<u64>,
     /// Looks at the server's side that failed.
     pub blind: Vec<String>,
+    /// Threads that attempted connections.
+    pub workers: u32,
+    /// Why there were not more.
+    pub problem: Option<String>,
 }
 
 /// The barrier at which the workers wait for the trial's clock, or for the word that there will be none.
@@ -129,9 +135,10 @@ impl Gate {
 
 impl Flood {
     /// Starts the workers and waits until each stands at the barrier. They stay in the caller's namespace.
+    /// Where the machine allows fewer threads, there are fewer, and the harvest says so.
     ///
     /// # Errors
-    /// A thread that could not be started; those already started are sent home.
+    /// Not even one thread could be started.
     pub fn prepare(spec: &ClientSpec, target: Target) -> Result<Self, FloodError> {
         const STACK: usize = 128 * 1024;
         let wanted = spec.threads();
@@ -143,6 +150,7 @@ impl Flood {
                 gate: Gate::default(),
             }),
             workers: Vec::new(),
+            problem: None,
         };
         for number in 1..=wanted {
             let shared = Arc::clone(&flood.shared);
@@ -154,11 +162,23 @@ impl Flood {
                     number,
                     wanted,
                     source,
-                })?;
-            flood.workers.push(worker);
+                });
+            match worker {
+                Ok(worker) => flood.workers.push(worker),
+                Err(error) if flood.workers.is_empty() => return Err(error),
+                Err(error) => {
+                    flood.problem = Some(error);
+                    break;
+                }
+            }
         }
-        flood.shared.gate.wait_for(wanted);
+        flood.shared.gate.wait_for(flood.running());
         Ok(flood)
+    }
+
+    /// How many workers there are.
+    fn running(&self) -> u32 {
+        u32::try_from(self.workers.len()).unwrap_or(u32::MAX)
     }
 
     /// Lets the workers go.
@@ -176,6 +196,8 @@ impl Flood {
             held: Vec::new(),
             cpu_us: Some(0),
             blind: Vec::new(),
+            workers: self.running(),
+            problem: self.problem.as_ref().map(ToString::to_string),
         };
         let mut failure = None;
         for worker in self.workers.drain(..) {

@@ -137,7 +137,9 @@ fn failed<E: std::fmt::Display>(operation: &str) -> impl FnOnce(E) -> NetnsError
 fn refused(operation: &str) -> impl FnOnce(rtnetlink::Error) -> NetnsError {
     move |error| {
         let errno = match &error {
-            rtnetlink::Error::NetlinkError(message) => Errno::from_raw(-message.raw_code()),
+            rtnetlink::Error::NetlinkError(message) => {
+                Errno::from_raw(message.raw_code().saturating_neg())
+            }
             _ => Errno::UnknownErrno,
         };
         match errno {

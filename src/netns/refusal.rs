@@ -91,11 +91,46 @@ impl Refusal {
     fn errno_name(&self) -> String {
         format!("{:?}", self.errno)
     }
+
+    /// The step and its error.
+    pub fn summary(&self) -> String {
+        let (cause, _) = self.cause();
+        format!("{} failed with {}; {cause}", self.step, self.errno_name())
+    }
+
+    /// The kernel's error.
+    pub fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// The ways out, a text each.
+    pub fn ways_out(&self) -> Vec<String> {
+        let mut ways = Vec::new();
+        if !nix::unistd::geteuid().is_root() {
+            ways.push("run it as root: sudo backlog-lab ..".into());
+        }
+        if let (_, Some(command)) = self.cause() {
+            ways.push(format!(
+                "change the setting: {command}\nin a GitHub Actions job, as a step before the lab: run: {command}"
+            ));
+        }
+        if self.settings.apparmor.is_some() {
+            ways.push(
+                "give the program an AppArmor profile, in /etc/apparmor.d/backlog-lab:\n  abi <abi/4.0>,\n  profile backlog-lab /path/to/backlog-lab flags=(unconfined) { userns, }"
+                    .into(),
+            );
+        }
+        ways.push(
+            "in a container: give it CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"
+                .into(),
+        );
+        ways
+    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cause, command) = self.cause();
+        let (cause, _) = self.cause();
         writeln!(
             f,
             "this machine does not allow network namespaces: {} failed with {}",
@@ -104,28 +139,10 @@ impl fmt::Display for Refusal {
         )?;
         writeln!(f, "  cause: {cause}")?;
         write!(f, "  ways out:")?;
-        if !nix::unistd::geteuid().is_root() {
-            write!(f, "\n  - run it as root: sudo backlog-lab ..")?;
+        for way in self.ways_out() {
+            write!(f, "\n  - {}", way.replace('\n', "\n    "))?;
         }
-        if let Some(command) = &command {
-            write!(f, "\n  - change the setting: {command}")?;
-            write!(
-                f,
-                "\n    in a GitHub Actions job, as a step before the lab: run: {command}"
-            )?;
-        }
-        if self.settings.apparmor.is_some() {
-            write!(
-                f,
-                "\n  - give the program an AppArmor profile, in /etc/apparmor.d/backlog-lab:\
-                 \n      abi <abi/4.0>,\
-                 \n      profile backlog-lab /path/to/backlog-lab flags=(unconfined) {{ userns, }}"
-            )?;
-        }
-        write!(
-            f,
-            "\n  - in a container: give it CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"
-        )
+        Ok(())
     }
 }
 

@@ -52,6 +52,18 @@ pub enum SysctlError {
         /// The kernel's error.
         errno: Errno,
     },
+    /// It is the machine's own, and never written.
+    #[error(
+        "sysctl {name} is {is} here and the arm needs {wanted}: without a namespace of its own the lab writes none; run it with another link.kind, or set it on the machine"
+    )]
+    NotOurs {
+        /// Its dotted name.
+        name: String,
+        /// Its value.
+        is: String,
+        /// The wanted value.
+        wanted: String,
+    },
     /// The kernel does not take the value.
     #[error("sysctl {name} does not take the value {wanted} ({reason})")]
     Rejected {
@@ -94,6 +106,29 @@ pub fn apply(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, Sysctl
     for (name, value) in wanted {
         set(name, value.as_str())?;
     }
+    record(wanted)
+}
+
+/// Reads what is in force in the calling thread's namespace and writes nothing.
+///
+/// # Errors
+/// The first sysctl that does not have the wanted value.
+pub(super) fn found(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
+    for (name, value) in wanted {
+        let (name, wanted) = (name.to_owned(), value.as_str());
+        match in_force(&name)? {
+            None => return Err(SysctlError::Missing { name }),
+            Some(is) if same(&is, wanted) => {}
+            Some(is) => {
+                let wanted = wanted.to_owned();
+                return Err(SysctlError::NotOurs { name, is, wanted });
+            }
+        }
+    }
+    record(wanted)
+}
+
+fn record(wanted: &BTreeMap<String, SysctlValue>) -> Result<Namespace, SysctlError> {
     let mut namespace = Namespace::default();
     for name in RECORDED
         .iter()

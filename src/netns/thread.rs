@@ -40,6 +40,14 @@ impl Namespace {
         Self::start(role, move || join(&path))
     }
 
+    /// The namespace in which this process is, seen from a thread for `role`. Nothing of it is changed.
+    ///
+    /// # Errors
+    /// The namespace cannot be opened.
+    pub fn here(role: &'static str) -> Result<Self, NetnsError> {
+        Self::start(role, current)
+    }
+
     fn start(
         role: &'static str,
         enter: impl FnOnce() -> Result<OwnedFd, NetnsError> + Send + 'static,
@@ -118,8 +126,18 @@ fn join(path: &Path) -> Result<OwnedFd, NetnsError> {
 
 /// Moves the calling thread, and it alone, into a fresh namespace.
 fn create() -> Result<OwnedFd, NetnsError> {
-    let refused = |step: &str, errno| Refusal::new(step, errno, |name| KernelSteps.sysctl(name));
     unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
+    let fd = current()?;
+    link::loopback_up()?;
+    Ok(fd)
+}
+
+fn refused(step: &str, errno: Errno) -> Refusal {
+    Refusal::new(step, errno, |name| KernelSteps.sysctl(name))
+}
+
+/// The calling thread's namespace.
+fn current() -> Result<OwnedFd, NetnsError> {
     let path = "/proc/thread-self/ns/net";
     let file = File::open(path).map_err(|error| {
         let errno = error
@@ -127,6 +145,5 @@ fn create() -> Result<OwnedFd, NetnsError> {
             .map_or(Errno::UnknownErrno, Errno::from_raw);
         refused(&format!("opening {path}"), errno)
     })?;
-    link::loopback_up()?;
     Ok(file.into())
 }

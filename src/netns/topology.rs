@@ -1,6 +1,8 @@
 //! The namespaces of one trial.
 //!
 //! ```text
+//! here        [ server and client: lo of the namespace that this process is in, of which nothing is changed ]
+//!
 //! loopback    [ server and client: lo 127.0.0.1 or ::1 ]
 //!
 //! veth        [ server: server0 198.18.0.1 ]=====[ client0 198.18.0.2 :client ]
@@ -37,6 +39,15 @@ pub struct Topology {
     pub client_settings: Option<observation::Namespace>,
 }
 
+/// How sysctls come to have the wanted values.
+#[derive(Debug, Clone, Copy)]
+enum Bring {
+    /// They are set.
+    Set,
+    /// They must have them.
+    Found,
+}
+
 /// The relay's namespace: two interfaces without addresses, each the other end of one of the ends.
 pub struct Between {
     /// The namespace.
@@ -57,10 +68,15 @@ impl Topology {
         spec: &LinkSpec,
         sysctls: &BTreeMap<String, SysctlValue>,
     ) -> Result<Self, NetnsError> {
-        let server = Namespace::create("server")?;
+        let (server, bring) = match spec.kind {
+            LinkKind::Here => (Namespace::here("server")?, Bring::Found),
+            LinkKind::Loopback | LinkKind::Veth | LinkKind::Wire(_) => {
+                (Namespace::create("server")?, Bring::Set)
+            }
+        };
         let ends = ends(spec.family);
         let (other, between, [server_ip, client_ip]) = match spec.kind {
-            LinkKind::Loopback => (None, None, [loopback_ip(spec.family); 2]),
+            LinkKind::Here | LinkKind::Loopback => (None, None, [loopback_ip(spec.family); 2]),
             LinkKind::Veth => {
                 let client = Namespace::create("client")?;
                 join(&server, ends[0].name, &client, ends[1].name)?;
@@ -76,7 +92,10 @@ impl Topology {
         let settings = |namespace: &Namespace| {
             let wanted = sysctls.clone();
             namespace
-                .run(move || sysctl::apply(&wanted))?
+                .run(move || match bring {
+                    Bring::Set => sysctl::apply(&wanted),
+                    Bring::Found => sysctl::found(&wanted),
+                })?
                 .map_err(NetnsError::from)
         };
         let topology = Self {

@@ -287,6 +287,22 @@ fn messages<'a>(
     })
 }
 
+/// The listening sockets of a datagram that is known from elsewhere.
+///
+/// # Errors
+/// It is cut off, or tells of anything else.
+pub fn looks(datagram: &[u8]) -> Result<Vec<Look>, DiagError> {
+    const ABOUT: &str = "a stored datagram";
+    messages(datagram, ABOUT)
+        .map(|message| match message?.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                look_of(&response, ABOUT)
+            }
+            other => Err(unexpected(other, ABOUT)),
+        })
+        .collect()
+}
+
 fn malformed(about: &str, problem: String) -> DiagError {
     DiagError::Malformed {
         about: about.to_owned(),
@@ -298,7 +314,7 @@ fn unexpected(payload: NetlinkPayload<SockDiagMessage>, about: &str) -> DiagErro
     match payload {
         NetlinkPayload::Error(error) => DiagError::Refused {
             about: about.to_owned(),
-            source: error.to_io(),
+            source: io::Error::from_raw_os_error(error.raw_code().saturating_neg()),
         },
         other => malformed(
             about,
@@ -388,17 +404,6 @@ mod tests {
         message.extend(0_u32.to_ne_bytes());
         message.extend(payload);
         message
-    }
-
-    fn looks(datagram: &[u8]) -> Result<Vec<Look>, DiagError> {
-        messages(datagram, "the test")
-            .map(|message| match message?.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                    look_of(&response, "the test")
-                }
-                other => Err(unexpected(other, "the test")),
-            })
-            .collect()
     }
 
     #[test]

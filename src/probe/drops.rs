@@ -55,9 +55,14 @@ pub fn parse_rx_dropped(text: &str) -> Result<BTreeMap<String, u64>, String> {
 /// Drops of the whole machine's per-CPU queues, read below `net`.
 pub fn softnet_dropped(net: &Path) -> Result<u64, ProbeError> {
     let path = net.join("softnet_stat");
-    let rows =
-        parse_softnet(&read(&path)?).map_err(|problem| ProbeError::Malformed { path, problem })?;
-    Ok(rows.iter().map(|row| row.dropped).sum())
+    let sum = |rows: Vec<Softnet>| {
+        let mut all = rows.iter();
+        all.try_fold(0_u64, |sum, row| sum.checked_add(row.dropped))
+            .ok_or_else(|| "its drops add up to more than 64 bits".to_owned())
+    };
+    parse_softnet(&read(&path)?)
+        .and_then(sum)
+        .map_err(|problem| ProbeError::Malformed { path, problem })
 }
 
 /// Receive drops of the namespace's interfaces, read below `net`.

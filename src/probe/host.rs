@@ -39,13 +39,22 @@ pub fn parse_ticks(text: &str) -> Result<Ticks, String> {
                 .map_err(|_| format!("\"{word}\" is not a number of ticks"))
         })
         .collect::<Result<_, _>>()?;
-    match ticks.as_slice() {
-        // user nice system idle iowait irq softirq steal; guest time is part of user time.
-        [_, _, _, idle, rest @ ..] => Ok(Ticks {
-            idle: idle + rest.first().copied().unwrap_or(0),
-            all: ticks.iter().take(8).sum(),
-        }),
-        _ => Err(format!("\"{line}\" has no idle column")),
+    // user nice system idle iowait irq softirq steal; guest time is part of user time.
+    let sum = |ticks: &[u64]| {
+        let mut all = ticks.iter();
+        all.try_fold(0_u64, |sum, more| sum.checked_add(*more))
+    };
+    let idle = ticks
+        .get(3..)
+        .and_then(|rest| sum(&rest[..rest.len().min(2)]));
+    match (
+        idle.filter(|_| ticks.len() > 3),
+        sum(&ticks[..ticks.len().min(8)]),
+    ) {
+        (Some(idle), Some(all)) => Ok(Ticks { idle, all }),
+        _ => Err(format!(
+            "\"{line}\" has no idle column, or adds up to more than 64 bits"
+        )),
     }
 }
 

@@ -231,6 +231,9 @@ fn of_arm(text: &mut String, arm: &ArmResult) {
     if let Some(why) = &arm.verdict.not_judged {
         let _ = writeln!(text, "\nIts expectations were not judged: {why}.");
     }
+    if let Some(table) = super::why_overflows(arm) {
+        let _ = write!(text, "\n{table}");
+    }
     text.push('\n');
     let failed = arm
         .trials

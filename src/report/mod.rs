@@ -2,7 +2,9 @@
 
 mod attempts;
 mod audit;
+mod books;
 pub mod charts;
+mod diff;
 pub mod ladder;
 mod markdown;
 mod prometheus;
@@ -16,6 +18,8 @@ use crate::observation::Observation;
 use crate::result::Results;
 
 pub use audit::{Emphasis, Line, audit};
+pub use books::why_overflows;
+pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
 pub use table::{comparison, verdicts};
 

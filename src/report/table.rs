@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use crate::figure::Figure;
-use crate::result::{ArmResult, ListenerResult, Outcome, Results, Status};
+use crate::result::{ArmResult, ListenerResult, Outcome, Reached, Results, Status};
 
 /// A column: its heading, whether narrow tables have it, and its cell for an arm.
 struct Column {
@@ -328,7 +328,16 @@ fn verdict(arm: &ArmResult) -> String {
         Some(false) => " [NOT as expected]",
         None => "",
     };
-    let mut text = format!("{}{met}: {}\n", arm.name, arm.verdict.text);
+    let closed = arm
+        .trials
+        .iter()
+        .all(|trial| trial.open_books().next().is_none());
+    let books = if closed {
+        ""
+    } else {
+        " [the books do NOT close]"
+    };
+    let mut text = format!("{}{met}{books}: {}\n", arm.name, arm.verdict.text);
     let judged = arm.verdict.not_judged.is_none() && !arm.summary.is_empty();
     for one in &arm.verdict.expectations {
         let observed = match (one.met, one.observed) {
@@ -340,6 +349,9 @@ fn verdict(arm: &ArmResult) -> String {
             "  expected {} = {}, observed {observed}\n",
             one.key, one.expected
         ));
+    }
+    if let Some(until) = &arm.until {
+        text.push_str(&reached(until, arm.trials.len()));
     }
     if let Some(published) = &arm.settings.published {
         let figures: Vec<String> = published
@@ -369,6 +381,26 @@ fn verdict(arm: &ArmResult) -> String {
         text.push_str(&format!("  note: {note}\n"));
     }
     text
+}
+
+/// How tight an arm with an open end has become.
+fn reached(until: &Reached, trials: usize) -> String {
+    let Reached {
+        figure,
+        asked_percent,
+        ..
+    } = until;
+    let width = match until.percent {
+        Some(percent) => format!("within {percent:.1} %"),
+        None => "unknown".to_owned(),
+    };
+    if until.reached {
+        format!("  {figure} is {width} after {trials} trials\n")
+    } else {
+        format!(
+            "  NOT REACHED: {figure} within {asked_percent} %; it is {width} after {trials} trials\n"
+        )
+    }
 }
 
 /// Breaks lines at blanks; what is broken off goes on with the line's own indent and `more`.

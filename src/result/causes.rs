@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::join::{Fate, Ghost};
@@ -13,7 +14,7 @@ use super::{Outcome, outcome};
 use crate::observation::{Attempt, Listener, Measured};
 
 /// Why an attempt was not answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// The accept queue was full when its SYNs arrived.
@@ -172,7 +173,10 @@ impl<'a> Trial<'a> {
         };
         let client = measured.client.as_ref().unwrap_or(&measured.server);
         let rx = |namespace: &crate::observation::Namespace| {
-            let sum = |drops: &std::collections::BTreeMap<String, u64>| drops.values().sum::<u64>();
+            let sum = |drops: &std::collections::BTreeMap<String, u64>| {
+                let each = drops.values().copied();
+                each.fold(0, u64::saturating_add)
+            };
             let before = namespace.rx_dropped.before.as_ref().map(sum);
             let after = namespace.rx_dropped.after.as_ref().map(sum);
             before
@@ -327,13 +331,16 @@ impl<'a> Trial<'a> {
         // The look before and the look after, if they are near.
         let near = |n: &usize| {
             let sampled_us = samples.at_us.get(*n).copied();
-            sampled_us.is_some_and(|sampled_us| sampled_us.abs_diff(at_us) <= 2 * samples.period_us)
+            sampled_us.is_some_and(|sampled_us| {
+                sampled_us.abs_diff(at_us) <= samples.period_us.saturating_mul(2)
+            })
         };
         [after.checked_sub(1), Some(after)]
             .into_iter()
             .flatten()
             .filter(near)
-            .any(|n| samples.recv_q[n] > listener.before.send_q)
+            .filter_map(|n| samples.recv_q.get(n))
+            .any(|recv_q| *recv_q > listener.before.send_q)
     }
 }
 

@@ -6,8 +6,9 @@ use super::join::{Fate, Ghost, join};
 use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
-    Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies, ListenerResult, Outcome,
-    PacketDrops, Status, SynSchedule, TrialResult, WireResult, explain, outcome, wire,
+    AcceptTimes, Cause, Counters, Cpu, Entry, Evidence, Explained, Ghosts, Latencies,
+    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult, WireResult,
+    books, explain, outcome, self_check, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -54,6 +55,10 @@ fn empty() -> TrialResult {
         causes: None,
         causes_from_totals: BTreeSet::new(),
         wire: None,
+        accept_times: AcceptTimes::default(),
+        self_check: SelfCheck::default(),
+        books: Vec::new(),
+        why_overflows: Vec::new(),
     }
 }
 
@@ -88,7 +93,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         wire.as_ref()
             .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
-    TrialResult {
+    let mut result = TrialResult {
         status: if invalid.is_some() {
             Status::Invalid
         } else {
@@ -126,8 +131,32 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
             .map(|one| one.cause)
             .collect(),
         wire: wire.map(|(_, result)| result),
+        accept_times: accept_times(measured),
+        self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
+    };
+    if result.status == Status::Ok
+        && let Some(reason) = self_check::saturated(arm, measured, &result)
+    {
+        (result.status, result.reason) = (Status::Invalid, Some(reason));
     }
+    result.notes.extend(self_check::notes(arm, &result));
+    let books = books::close(arm, measured, &fates, &result);
+    (result.books, result.why_overflows) = (books.entries, books.why_overflows);
+    let open: Vec<String> = result.open_books().map(open_book).collect();
+    result.notes.extend(open);
+    result
+}
+
+/// What does not agree, with both sides.
+fn open_book(entry: &Entry) -> String {
+    let side = |value: Option<i64>| value.map_or_else(|| "unknown".into(), |n| n.to_string());
+    format!(
+        "the books do not close: {} ({} and {})",
+        entry.identity,
+        side(entry.left),
+        side(entry.right)
+    )
 }
 
 fn by_cause(causes: &[Explained]) -> BTreeMap<Cause, u32> {
@@ -301,10 +330,13 @@ fn growth(reading: BeforeAfter<u64>) -> Option<u64> {
 
 fn packet_drops(measured: &Measured) -> PacketDrops {
     let rx = |namespace: &observation::Namespace| {
-        let sum = |drops: &BTreeMap<String, u64>| drops.values().sum();
+        let sum = |drops: &BTreeMap<String, u64>| {
+            let mut all = drops.values();
+            all.try_fold(0_u64, |sum, drops| sum.checked_add(*drops))
+        };
         growth(BeforeAfter {
-            before: namespace.rx_dropped.before.as_ref().map(sum),
-            after: namespace.rx_dropped.after.as_ref().map(sum),
+            before: namespace.rx_dropped.before.as_ref().and_then(sum),
+            after: namespace.rx_dropped.after.as_ref().and_then(sum),
         })
     };
     PacketDrops {
@@ -314,6 +346,30 @@ fn packet_drops(measured: &Measured) -> PacketDrops {
             .as_ref()
             .map_or_else(|| rx(&measured.server), rx),
         softnet: growth(measured.softnet_dropped),
+    }
+}
+
+/// How `accept()` went. A rate needs two accepts.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a trial has far fewer than 2^53 accepts"
+)]
+fn accept_times(measured: &Measured) -> AcceptTimes {
+    let at_us = |accept: Option<&observation::Accept>| accept.map(|accept| accept.at_us);
+    let (first, last) = (
+        at_us(measured.accepts.first()),
+        at_us(measured.accepts.last()),
+    );
+    let took_us = first
+        .zip(last)
+        .map(|(first, last)| last.saturating_sub(first));
+    let intervals = measured.accepts.len().saturating_sub(1) as f64;
+    AcceptTimes {
+        rate_per_s: took_us
+            .filter(|us| *us > 0)
+            .map(|us| intervals / (ms(us) / 1_000.0)),
+        pause_ms: (!measured.listeners.is_empty())
+            .then(|| ms(measured.ended_us.saturating_sub(last.unwrap_or(0)))),
     }
 }
 

@@ -1,18 +1,21 @@
 //! Expectations: what an arm says every valid trial must meet, held against the trials.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Status, TrialResult};
+use super::{Kind, Status, TrialResult};
 use crate::arm::{Arm, Bound};
 use crate::figure::Figure;
 use crate::manifest::Host;
 use crate::plan::Plan;
 
 /// What an arm shows, and whether it met what was expected.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Verdict {
     /// Whether every expectation was met; `null` when that cannot be said or was not asked.
     pub met: Option<bool>,
+    /// What the arm shows, in one word; `null` when it was not measured or nobody listens.
+    pub kind: Option<Kind>,
     /// In plain words.
     pub text: String,
     /// Why expectations were not judged.
@@ -22,7 +25,7 @@ pub struct Verdict {
 }
 
 /// One expectation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Judged {
     /// The figure.
     pub key: String,
@@ -93,6 +96,7 @@ pub(super) fn judge(arm: &Arm, plan: &Plan, host: &Host, trials: &[TrialResult])
     };
     Verdict {
         met,
+        kind: None,
         text: String::new(),
         not_judged,
         expectations,

@@ -76,6 +76,8 @@ impl TrialResult {
             "answered-p99-ms" => self.latency_ms.answered?.p99,
             "answered-max-ms" => self.latency_ms.answered?.max,
             "accept-wait-max-ms" => self.latency_ms.accept_wait?.max,
+            "accept-rate-per-s" => self.accept_times.rate_per_s,
+            "accept-pause-ms" => self.accept_times.pause_ms,
             "server-cpu-ms" => self.cpu.server_ms,
             "client-cpu-ms" => self.cpu.client_ms,
             "wire-packets" => self.on_the_wire(|one| one.packets),

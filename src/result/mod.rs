@@ -2,15 +2,20 @@
 //!
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
+mod books;
 mod causes;
+mod compare;
 mod derive;
 mod expect;
 mod figures;
 mod join;
+mod kind;
 mod outcome;
 mod packets;
+mod self_check;
 mod stats;
 mod syn_schedule;
+mod until;
 mod verdict;
 mod why;
 mod wire;
@@ -20,31 +25,39 @@ use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+pub use books::{Entry, Term};
 pub use causes::{Cause, Evidence, Explained, explain};
+pub use compare::{ArmComparison, Comparison, ERROR_RATE, FigureComparison, METHOD, compare};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
+pub use kind::Kind;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
+pub use self_check::SelfCheck;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use until::{Reached, wants_more};
 pub use wire::{Direction, Repeated, WireError, WireResult};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
 use crate::observation::{Observation, SCHEMA_VERSION};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedArm, Schedule};
 
 /// A run's results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Results {
     /// The document's version.
     pub schema_version: u32,
     /// The run's id.
     pub run_id: String,
     /// When the run began.
+    #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// Whether every planned trial has ended.
     pub complete: bool,
@@ -58,12 +71,14 @@ pub struct Results {
     pub seed: u64,
     /// Keys that were overridden for this run.
     pub overrides: Vec<Override>,
+    /// How the trials were carried out.
+    pub schedule: Schedule,
     /// The arms in the order asked.
     pub arms: Vec<ArmResult>,
 }
 
 /// An arm's results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ArmResult {
     /// The full name.
     pub name: String,
@@ -75,12 +90,15 @@ pub struct ArmResult {
     pub trials: Vec<TrialResult>,
     /// Every figure over the valid trials.
     pub summary: BTreeMap<String, Summary>,
+    /// How far it has come, where trials go on until a figure is tight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Reached>,
     /// What the arm shows, and whether it met what was expected.
     pub verdict: Verdict,
 }
 
 /// How a trial counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It is valid.
@@ -105,7 +123,7 @@ impl fmt::Display for Status {
 }
 
 /// A trial's results. Whatever was not measured is `null`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TrialResult {
     /// Its number within the arm.
     pub index: u32,
@@ -148,10 +166,25 @@ pub struct TrialResult {
     /// What the wire did; absent on other links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireResult>,
+    /// How `accept()` went.
+    pub accept_times: AcceptTimes,
+    /// How the lab's own parts did.
+    pub self_check: SelfCheck,
+    /// Totals that must agree.
+    pub books: Vec<Entry>,
+    /// The terms whose sum is `TcpExt.ListenOverflows`; empty when there were none, or a term is unknown.
+    pub why_overflows: Vec<Term>,
+}
+
+impl TrialResult {
+    /// The totals that do not agree.
+    pub fn open_books(&self) -> impl Iterator<Item = &Entry> {
+        self.books.iter().filter(|entry| entry.holds == Some(false))
+    }
 }
 
 /// Ghosts by what the server held of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Ghosts {
     /// In the accept queue.
     pub waiting: u32,
@@ -169,7 +202,7 @@ impl Ghosts {
 }
 
 /// A listening socket's results.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListenerResult {
     /// Its address.
     pub address: IpAddr,
@@ -198,7 +231,7 @@ pub struct ListenerResult {
 }
 
 /// Growth of the kernel's counters during the trial, by the kernel's names.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Counters {
     /// Whether client and server share a namespace.
     pub shared: bool,
@@ -211,7 +244,7 @@ pub struct Counters {
 }
 
 /// Packets dropped before TCP saw them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PacketDrops {
     /// By the interfaces of the server's namespace on receipt.
     pub server_rx: Option<u64>,
@@ -222,7 +255,7 @@ pub struct PacketDrops {
 }
 
 /// Latencies, each with its population.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Latencies {
     /// Start to connected, of the connected.
     pub connect: Option<Percentiles>,
@@ -234,8 +267,17 @@ pub struct Latencies {
     pub accept_wait: Option<Percentiles>,
 }
 
+/// How `accept()` went.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+pub struct AcceptTimes {
+    /// Accepts per second, from the first to the last.
+    pub rate_per_s: Option<f64>,
+    /// From the last accept to the trial's end; the whole trial when there was none.
+    pub pause_ms: Option<f64>,
+}
+
 /// Processor time during the flood.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Cpu {
     /// The server's thread.
     pub server_ms: Option<f64>,
@@ -245,20 +287,33 @@ pub struct Cpu {
     pub idle_percent: Option<f64>,
 }
 
+/// The JSON Schema of the results document.
+pub fn results_schema() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<Results>();
+    schema.insert("title".into(), "Results document of backlog-lab".into());
+    schema
+}
+
 /// Derives a run's results from its manifest and its observations.
 pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
     let plan = &manifest.plan;
-    let planned = plan.arms.len() * plan.trials as usize;
+    let is_complete = |arm: &PlannedArm| {
+        let ended = observations.iter().filter(|one| one.arm == arm.name);
+        ended.count() == plan.trials as usize
+            || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
+    };
     Results {
         schema_version: SCHEMA_VERSION,
         run_id: manifest.run_id.clone(),
         started_at: manifest.started_at,
-        complete: observations.len() == planned,
+        complete: plan.arms.iter().all(is_complete),
         command: manifest.command.clone(),
         tool: manifest.tool.clone(),
         host: manifest.host.clone(),
         seed: plan.seed,
         overrides: plan.overrides.clone(),
+        schedule: plan.schedule.clone(),
         arms: plan
             .arms
             .iter()
@@ -275,14 +330,21 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
 
 fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> ArmResult {
     let summary = figures::summary(arm, &trials);
+    let kind = kind::kind(arm, &trials, &summary);
     ArmResult {
         name: arm.name.clone(),
         title: arm.title.clone(),
         verdict: Verdict {
-            text: verdict::text(arm, &trials, &summary),
+            kind,
+            text: verdict::text(arm, kind, &trials, &summary),
             ..expect::judge(arm, plan, host, &trials)
         },
         settings: arm.clone(),
+        until: plan
+            .schedule
+            .until
+            .as_ref()
+            .map(|until| until::reached(until, &trials)),
         trials,
         summary,
     }

@@ -20,7 +20,11 @@ const DEFAULT_MOST_MS: u64 = 120_000;
 impl SynSchedule {
     /// The schedule by a client's sysctls; `None` when `tcp_syn_retries` is unknown.
     pub fn of(sysctls: &BTreeMap<String, Option<String>>) -> Option<Self> {
-        let number = |name: &str| sysctls.get(name)?.as_deref()?.parse::<u64>().ok();
+        // The kernel takes at most 127 retries (`MAX_TCP_SYNCNT`) and two minutes (`TCP_RTO_MAX`).
+        let number = |name: &str| {
+            let value = sysctls.get(name)?.as_deref()?.parse::<u64>().ok();
+            value.filter(|value| *value <= DEFAULT_MOST_MS)
+        };
         let retries = number("net.ipv4.tcp_syn_retries")?;
         // Kernels without the setting double from the first timeout on.
         let linear = number("net.ipv4.tcp_syn_linear_timeouts").unwrap_or(0);

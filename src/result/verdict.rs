@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ListenerResult, Outcome, Status, Summary, TrialResult, why};
+use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -21,6 +21,7 @@ impl Shown<'_> {
 
 pub(super) fn text(
     arm: &Arm,
+    kind: Option<Kind>,
     trials: &[TrialResult],
     summary: &BTreeMap<String, Summary>,
 ) -> String {
@@ -34,7 +35,10 @@ pub(super) fn text(
         };
     };
     let shown = Shown(summary);
-    let mut sentences = vec![answered(arm, &shown)];
+    let mut sentences = vec![match kind {
+        Some(kind) => format!("{}: {}", capital(&kind.to_string()), answered(arm, &shown)),
+        None => answered(arm, &shown),
+    }];
     if !arm.server.listen {
         sentences.push("Nobody listens there: that, and no full queue, is what refuses.".into());
         return sentences.join(" ");
@@ -49,6 +53,7 @@ pub(super) fn text(
             sentences.extend(seen_full(overflows, &trial.listeners));
         }
     }
+    sentences.extend(meaning(arm, kind, trial, &shown));
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
@@ -180,22 +185,67 @@ fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
     })
 }
 
-/// Which of the two limits binds.
+/// What follows from the kind.
+fn meaning(
+    arm: &Arm,
+    kind: Option<Kind>,
+    trial: &TrialResult,
+    shown: &Shown<'_>,
+) -> Option<String> {
+    match kind? {
+        Kind::Clean | Kind::Overflowing => None,
+        Kind::Slow => shown.get("answered-max-ms").map(|ms| {
+            format!(
+                "Nobody failed, but the slowest waited {:.1} s of the {} that clients allow.",
+                ms / 1_000.0,
+                arm.client.timeout
+            )
+        }),
+        Kind::Overloaded => Some(match shown.get("accept-rate-per-s") {
+            Some(rate) => {
+                let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);
+                format!(
+                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {}.",
+                    (rate * f64::from(timeout_us) / 1e6).floor(),
+                    arm.client.timeout
+                )
+            }
+            None => "Clients gave up in the queue, which no drop counter tells.".into(),
+        }),
+        Kind::AcceptStopped => Some(match shown.get("accept-pause-ms") {
+            Some(ms) if shown.count("accepted") > 0.0 => format!(
+                "Nothing was accepted in the last {:.1} s, with {} waiting: a larger backlog would only fill later.",
+                ms / 1_000.0,
+                shown.count("recv-q-final")
+            ),
+            _ => "Nothing was accepted: a larger backlog would only fill later.".into(),
+        }),
+        Kind::DroppedBeforeTheListener => trial.packet_drops.server_rx.map(|drops| {
+            format!(
+                "The server's interfaces dropped {drops} packets before the listener saw them: no listen counter has them, and no backlog helps. A processor's queue holds net.core.netdev_max_backlog packets, and the repeated SYNs of many clients come at once."
+            )
+        }),
+        Kind::Failing => Some("The queue is not the cause.".into()),
+    }
+}
+
+/// Which of the two limits binds, and what a clamp has cost.
 fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<String> {
     let (asked, effective) = (arm.server.backlog, listener.backlog_effective);
+    let overflows = shown.count(OVERFLOWS);
     if u32::try_from(asked).is_ok_and(|asked| asked == effective) {
-        return match (shown.count(OVERFLOWS) > 0.0, &arm.server.accept) {
-            (false, _) => None,
-            (true, AcceptPolicy::Never) => {
-                Some("Nothing was accepted: a larger backlog would only fill later.".into())
-            }
-            (true, _) => Some(format!(
-                "The limit in force, {effective}, is the listen() argument."
-            )),
-        };
+        return (overflows > 0.0 && arm.server.accept != AcceptPolicy::Never)
+            .then(|| format!("The limit in force, {effective}, is the listen() argument."));
     }
+    let losers = shown.count("not-ok");
+    let cost = match (shown.get(OVERFLOWS), losers > 0.0) {
+        (None, _) => "what that cost is unknown".into(),
+        (Some(0.0), _) => "clamped, no effect observed".into(),
+        (Some(_), true) => format!("clamped, and it cost {losers} connects"),
+        (Some(_), false) => "clamped, and it cost time but no connect".into(),
+    };
     Some(format!(
-        "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}."
+        "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}; {cost}."
     ))
 }
 

@@ -1,12 +1,13 @@
 //! What a wire did: packets by verdict, and how exactly it kept its own times.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arm::{End, LinkKind, LinkSpec, WireSpec};
 use crate::observation::{Packet, Verdict, WireLog};
 
 /// A wire's results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WireResult {
     /// How much later than intended packets were sent on, in microseconds.
     pub error_us: WireError,
@@ -19,7 +20,7 @@ pub struct WireResult {
 }
 
 /// Connected clients whose handshake had to be repeated. Both can be true of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Repeated {
     /// The wire had lost a SYN or a SYN+ACK of theirs.
     pub lost_on_the_wire: u32,
@@ -28,7 +29,7 @@ pub struct Repeated {
 }
 
 /// Actual minus intended delay, by nearest rank; `null` when nothing was sent on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WireError {
     /// The median.
     pub p50: Option<u64>,
@@ -39,7 +40,7 @@ pub struct WireError {
 }
 
 /// Packets of one direction. `packets` is the sum of passed, lost, dropped by rule, queue full and under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Direction {
     /// Those that entered the wire.
     pub packets: u32,

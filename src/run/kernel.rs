@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::{Arm, Family, LinkKind};
@@ -12,7 +14,7 @@ use crate::load::{
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
-    BeforeAfter, Cpu, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
+    BeforeAfter, Cpu, Generator, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
     ServerSide, WireLog,
 };
 use crate::plan::Trial;
@@ -109,6 +111,8 @@ impl Lab for KernelLab {
             held,
             cpu_us: client_cpu_us,
             blind,
+            workers,
+            problem,
         } = flood.join()?;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
@@ -137,6 +141,13 @@ impl Lab for KernelLab {
                 ),
                 attempts,
                 client_cpu_us,
+                generator: Generator {
+                    workers: Some(workers),
+                    problem,
+                    open_files: getrlimit(Resource::RLIMIT_NOFILE)
+                        .map(|(soft, _)| soft)
+                        .ok(),
+                },
                 log,
                 pending,
                 ended_us,
@@ -288,6 +299,7 @@ struct Parts {
     listeners: Vec<Listener>,
     attempts: Vec<crate::observation::Attempt>,
     client_cpu_us: Option<u64>,
+    generator: Generator,
     log: ServerLog,
     pending: Vec<Pending>,
     ended_us: u64,
@@ -387,6 +399,7 @@ impl Take {
             accepts: parts.log.accepts,
             pending: parts.pending,
             cpu: self.cpu,
+            generator: parts.generator,
             ended_us: parts.ended_us,
             wire: parts.wire,
         }

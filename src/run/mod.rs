@@ -1,5 +1,6 @@
 //! From a plan to stored observations. The kernel is behind [`Lab`]; what comes back is stored at once.
 
+mod execute;
 mod kernel;
 mod sampler;
 mod store;
@@ -7,13 +8,14 @@ mod store;
 use std::io;
 use std::sync::Arc;
 
+pub use execute::{execute, observe};
 pub use kernel::KernelLab;
 pub use store::{RunFolder, StoreError, find_run, write_atomically};
 
 use crate::load::Progress;
 use crate::netns::Refusal;
-use crate::observation::{Measured, Observation, SCHEMA_VERSION, TrialStatus};
-use crate::plan::{Plan, Trial};
+use crate::observation::{Measured, Observation};
+use crate::plan::Trial;
 
 /// The seam between the lab's policy and the kernel.
 pub trait Lab {
@@ -72,55 +74,6 @@ pub enum Event<'a> {
     },
     /// A trial has ended and its observation is stored.
     Ended(&'a Observation),
-}
-
-/// Runs every trial of a plan and stores each observation the moment its trial ends.
-///
-/// # Errors
-/// An observation that could not be stored; those before it are.
-pub fn execute(
-    plan: &Plan,
-    lab: &impl Lab,
-    folder: &RunFolder,
-    mut watch: impl FnMut(Event<'_>),
-) -> Result<Vec<Observation>, StoreError> {
-    let mut observations = Vec::new();
-    for trial in plan.order() {
-        let progress = Arc::new(Progress::default());
-        watch(Event::Begins {
-            trial,
-            progress: &progress,
-        });
-        let (status, reason, measured) = match lab.observe(trial, &progress) {
-            Ok(measured) => (TrialStatus::Measured, None, Some(measured)),
-            Err(error) => {
-                let reason = Some(error.to_string());
-                match error {
-                    TrialError::Interrupted => break,
-                    TrialError::Refused(_) | TrialError::Skipped(_) => {
-                        (TrialStatus::Skipped, reason, None)
-                    }
-                    TrialError::Failed { measured, .. } => (
-                        TrialStatus::Failed,
-                        reason,
-                        measured.map(|measured| *measured),
-                    ),
-                }
-            }
-        };
-        let mut observation = Observation {
-            schema_version: SCHEMA_VERSION,
-            arm: trial.arm.name.clone(),
-            index: trial.index,
-            status,
-            reason,
-            measured,
-        };
-        folder.store(&mut observation)?;
-        watch(Event::Ended(&observation));
-        observations.push(observation);
-    }
-    Ok(observations)
 }
 
 /// A seed for a run that was not given one.

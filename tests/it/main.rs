@@ -3,8 +3,13 @@
 
 mod causes;
 mod cli;
+mod corpus;
 mod counters;
+mod diff;
+mod doctor;
 mod ladder;
 mod pipeline;
+mod schema;
 mod sysctl_files;
 mod tidy;
+mod trust;

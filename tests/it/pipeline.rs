@@ -1,15 +1,14 @@
 //! From a plan to a report on a scripted lab: what the kernel could answer, and what must become of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use backlog_lab::arm::Arm;
 use backlog_lab::load::Progress;
 use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{
-    Accept, Attempt, BeforeAfter, Counters, Cpu, Ended, Listener, Look, Measured, Namespace,
-    Samples, ServerSide, Stage,
+    Accept, Attempt, BeforeAfter, Counters, Cpu, Ended, Generator, Listener, Look, Measured,
+    Namespace, Samples, ServerSide, Stage,
 };
 use backlog_lab::plan::{Plan, Trial};
 use backlog_lab::report;
@@ -17,9 +16,9 @@ use backlog_lab::result::{Results, Status, results};
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
 
 /// A lab that answers each trial by its arm's name.
-struct Scripted<F>(F);
+pub(crate) struct Scripted<F>(pub(crate) F);
 
-impl<F: Fn(&str) -> Result<Measured, TrialError>> Lab for Scripted<F> {
+impl<F: Fn(&str) -> Result<Measured, TrialError> + Sync> Lab for Scripted<F> {
     fn ready(&self) -> Result<(), TrialError> {
         Ok(())
     }
@@ -29,7 +28,7 @@ impl<F: Fn(&str) -> Result<Measured, TrialError>> Lab for Scripted<F> {
     }
 }
 
-fn arm(name: &str, connections: u32, more: &str) -> Arm {
+pub(crate) fn arm(name: &str, connections: u32, more: &str) -> Arm {
     let text = format!(
         "title = \"t\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nconnections = {connections}\n{more}"
     );
@@ -40,11 +39,11 @@ fn arm(name: &str, connections: u32, more: &str) -> Arm {
 }
 
 /// The port of the `n`-th attempt.
-fn port(n: u32) -> u16 {
+pub(crate) fn port(n: u32) -> u16 {
     40_000 + u16::try_from(n).expect("few attempts")
 }
 
-fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
+pub(crate) fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
     Attempt {
         n,
         intended_us: 0,
@@ -60,7 +59,7 @@ fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
     }
 }
 
-fn accept(at_us: u64, port: u16) -> Accept {
+pub(crate) fn accept(at_us: u64, port: u16) -> Accept {
     Accept {
         at_us,
         listener: 0,
@@ -69,7 +68,7 @@ fn accept(at_us: u64, port: u16) -> Accept {
     }
 }
 
-fn counters(pairs: &[(&str, i128)]) -> Counters {
+pub(crate) fn counters(pairs: &[(&str, i128)]) -> Counters {
     pairs
         .iter()
         .map(|(name, value)| ((*name).to_owned(), Some(*value)))
@@ -77,7 +76,7 @@ fn counters(pairs: &[(&str, i128)]) -> Counters {
 }
 
 /// Readings in which both sides agree that nothing special happened.
-fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
+pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
     let opens = i128::try_from(attempts.len()).expect("a count");
     let look = Look {
         recv_q: 0,
@@ -124,27 +123,24 @@ fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured {
         accepts,
         pending: Vec::new(),
         cpu: Cpu::default(),
+        generator: Generator::default(),
         ended_us: 1_000,
         wire: None,
     }
 }
 
-fn run_in(folder: &Path, arms: Vec<Arm>, lab: &impl Lab) -> (Manifest, Results) {
+pub(crate) fn run_plan(plan: Plan, lab: &(impl Lab + Sync)) -> Results {
     let host = Host {
         kernel: Some("6.18.0".into()),
         architecture: None,
         cpus: Some(2),
     };
     let started_at = "2026-01-01T00:00:00Z".parse().expect("a timestamp");
-    let manifest = Manifest::new(
-        vec!["backlog-lab".into()],
-        host,
-        started_at,
-        Plan::new(arms, 1, 7, Vec::new()),
-    );
-    let run = RunFolder::create(folder, &manifest).expect("a folder");
+    let manifest = Manifest::new(vec!["backlog-lab".into()], host, started_at, plan);
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = RunFolder::create(folder.path(), &manifest).expect("a folder");
     execute(&manifest.plan, lab, &run, |_| {}).expect("stored observations");
-    let (run, manifest) = RunFolder::open(folder).expect("a manifest");
+    let (run, manifest) = RunFolder::open(folder.path()).expect("a manifest");
     let observations = run.observations(&manifest.plan).expect("observations");
     let results = results(&manifest, &observations);
     let once = report::files(&manifest, &observations, &results);
@@ -152,17 +148,17 @@ fn run_in(folder: &Path, arms: Vec<Arm>, lab: &impl Lab) -> (Manifest, Results) 
         once == report::files(&manifest, &observations, &results),
         "reports differ"
     );
-    (manifest, results)
+    results
 }
 
-fn run(arms: Vec<Arm>, lab: &impl Lab) -> Results {
-    run_in(tempfile::tempdir().expect("a folder").path(), arms, lab).1
+pub(crate) fn run(arms: Vec<Arm>, lab: &(impl Lab + Sync)) -> Results {
+    run_plan(Plan::new(arms, 1, 7, Vec::new()), lab)
 }
 
-fn one(
+pub(crate) fn one(
     more: &str,
     connections: u32,
-    readings: impl Fn() -> Measured,
+    readings: impl Fn() -> Measured + Sync,
 ) -> backlog_lab::result::ArmResult {
     run(
         vec![arm("one", connections, more)],
@@ -459,7 +455,13 @@ fn tables_fit_80_and_120_columns() {
         .collect();
     let short = ["a", "bb"].map(String::from).to_vec();
     for names in [&names[..3], &short] {
-        let results = run(names.iter().map(|name| arm(name, 5, "")).collect(), &lab);
+        let results = run(
+            names
+                .iter()
+                .map(|name| arm(name, 5, "[expect]\nlocal-limit = \"0..=1\""))
+                .collect(),
+            &lab,
+        );
         for width in [80, 120] {
             let table = report::comparison(&results, width);
             for line in table
@@ -534,7 +536,7 @@ fn old_overflows_are_not_mentioned() {
     let result = one("", 1, || {
         measured(vec![attempt(0, 1, Ended::Answered)], vec![accept(100, 1)])
     });
-    assert_eq!(result.verdict.text, "1 of 1 answered. No overflow.");
+    assert_eq!(result.verdict.text, "Clean: 1 of 1 answered. No overflow.");
 }
 
 /// The clamp is named, and nobody is told that a final ACK was dropped.

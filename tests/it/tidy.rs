@@ -82,6 +82,7 @@ fn imports_run_downward() {
         ("wire", &["sys"]),
         ("run", &["sys", "probe", "netns", "load", "wire"]),
         ("audit", &["probe", "netns", "load"]),
+        ("doctor", &["sys", "probe", "netns"]),
         ("hold", &["sys"]),
         ("report", &["audit"]),
     ];

@@ -102,6 +102,8 @@ fn always_holds(result: &ArmResult) {
             result.name
         );
     }
+    let open: Vec<_> = trial.open_books().collect();
+    assert!(open.is_empty(), "{}: {open:?}", result.name);
     if let Some(wasted) = trial.wasted_accepts {
         assert!(Some(wasted) <= trial.accepted, "{}", result.name);
     }

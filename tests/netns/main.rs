@@ -13,6 +13,7 @@ mod kernel;
 mod namespaces;
 mod runs;
 mod sockets;
+mod trust;
 mod wire;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         namespaces::trials(),
         runs::trials(),
         sockets::trials(),
+        trust::trials(),
         wire::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("namespaces/nobody-stays-behind", nobody_stays_behind),
         test("namespaces/limits-are-named", limits_are_named),
         test("namespaces/read-only-sysctls", read_only_sysctls),
+        test("namespaces/the-doctor-tries", the_doctor_tries),
     ]
 }
 
@@ -172,9 +173,19 @@ fn run_in_user_namespace(
     arguments: &[&str],
     folder: &Path,
 ) -> Output {
-    let (outer_uid, outer_gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let mut command = Command::new(program());
     command.args(arguments).current_dir(folder);
+    in_user_namespace(command, uid, flags, prepare)
+}
+
+/// A command, run in a user namespace in which it is `uid`, after `prepare` has been done there.
+pub(crate) fn in_user_namespace(
+    mut command: Command,
+    uid: u32,
+    flags: CloneFlags,
+    prepare: impl Fn() -> std::io::Result<()> + Send + Sync + 'static,
+) -> Output {
+    let (outer_uid, outer_gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let uid_map = format!("{uid} {outer_uid} 1");
     let gid_map = format!("{uid} {outer_gid} 1");
     let before_exec = move || {
@@ -212,6 +223,23 @@ fn limits_are_named() {
         assert!(text.contains("ENOSPC"), "{text}");
         assert!(!text.contains("disk") && !text.contains("device"), "{text}");
         assert!(!out.exists(), "no half-created run folder");
+        let path = format!("/proc/sys/user/{sysctl}");
+        let limit = move || fs::write(&path, "0");
+        let found = run_in_user_namespace(
+            uid,
+            CloneFlags::empty(),
+            limit,
+            &["doctor", "arm-a", "--json"],
+            folder.path(),
+        );
+        assert_eq!(found.status.code(), Some(3));
+        let text = String::from_utf8_lossy(&found.stdout);
+        assert!(text.contains(&format!("user.{sysctl} = 0")), "{text}");
+        assert!(
+            text.contains("\"ENOSPC\"") && text.contains("not-tried"),
+            "{text}"
+        );
+        assert!(!text.contains("disk") && !text.contains("device"), "{text}");
     }
 }
 
@@ -251,12 +279,30 @@ fn read_only_sysctls() {
         "run",
         "--json",
     ];
+    let examined = run_in_user_namespace(
+        0,
+        CloneFlags::CLONE_NEWNS,
+        read_only,
+        &["doctor", "other.toml", "as-it-is.toml"],
+        folder.path(),
+    );
+    let text = String::from_utf8_lossy(&examined.stdout);
+    assert_eq!(examined.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("net.core.somaxconn") && text.contains("EROFS"),
+        "{text}"
+    );
     let output = run_in_user_namespace(
         0,
         CloneFlags::CLONE_NEWNS,
         read_only,
         &arguments,
         folder.path(),
+    );
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.starts_with("this machine lacks what an arm needs: net.core.somaxconn"),
+        "{told}"
     );
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{text}");
@@ -270,4 +316,26 @@ fn read_only_sysctls() {
     );
     assert_eq!(trial(1)["status"], "ok");
     assert_eq!(trial(1)["outcomes"]["ok"], 1);
+}
+
+/// On a machine that runs these tests everything that the shipped arms need works, and the doctor says so.
+fn the_doctor_tries() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new(program())
+        .args(["doctor", "--json"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(report["works"], true);
+    let checks = report["checks"].as_array().expect("checks");
+    for name in ["network namespace", "veth", "counters", "sock_diag", "ipv6"] {
+        let found = checks.iter().find(|check| check["name"] == name);
+        assert_eq!(found.expect(name)["verdict"], "works", "{name}");
+    }
+    let conntrack = checks.iter().find(|one| one["name"] == "conntrack limit");
+    let ways = conntrack.expect("a row")["ways_out"].to_string();
+    assert!(ways.contains("initial namespace"), "{ways}");
 }

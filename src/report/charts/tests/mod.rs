@@ -6,8 +6,8 @@ mod prepared;
 use crate::arm::Arm;
 use crate::manifest::{Host, Manifest};
 use crate::observation::{
-    Attempt, BeforeAfter, Counters, Cpu, Ended, Listener, Look, Measured, Namespace, Observation,
-    SCHEMA_VERSION, Samples, Stage, TrialStatus,
+    Attempt, BeforeAfter, Counters, Cpu, Ended, Generator, Listener, Look, Measured, Namespace,
+    Observation, SCHEMA_VERSION, Samples, Stage, TrialStatus,
 };
 use crate::plan::Plan;
 use crate::result::{Results, results};
@@ -22,7 +22,7 @@ fn run(arms: Vec<(String, Option<Measured>)>) -> Run {
     let settings = |name: &str, measured: Option<&Measured>| {
         let connections = measured.map_or(1, |one| one.attempts.len().max(1));
         let text = format!(
-            "title = \"what {name} is about\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nconnections = {connections}"
+            "title = \"what {name} is about\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nconnections = {connections}\n[expect]\nlocal-limit = \"0..=1000\""
         );
         Arm {
             name: name.to_owned(),
@@ -139,6 +139,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         accepts: Vec::new(),
         pending: Vec::new(),
         cpu: Cpu::default(),
+        generator: Generator::default(),
         wire: None,
     }
 }

@@ -249,6 +249,6 @@ fn old_overflows_are_not_spoken_of() {
     }
     assert_eq!(
         run.results.arms[0].verdict.text,
-        "200 of 200 answered. No overflow."
+        "Clean: 200 of 200 answered. No overflow."
     );
 }

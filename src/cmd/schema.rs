@@ -1,0 +1,20 @@
+//! `backlog-lab schema`.
+
+use std::process::ExitCode;
+
+use super::print;
+use crate::arm::arm_file_schema;
+use crate::cli::Document;
+use crate::error::Error;
+use crate::result::results_schema;
+
+pub(super) fn schema(document: Document) -> Result<ExitCode, Error> {
+    let schema = match document {
+        Document::Arm => arm_file_schema(),
+        Document::Results => results_schema(),
+    };
+    let mut text = serde_json::to_string_pretty(&schema).map_err(|e| Error::Print(e.into()))?;
+    text.push('\n');
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,134 @@
+//! A comparison of two runs, for a terminal and in Markdown.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use crate::result::{ArmComparison, Comparison, FigureComparison, Summary};
+
+const HEADS: [&str; 5] = ["figure", "before", "after", "change", "difference"];
+
+/// The comparison for a terminal.
+pub fn diff(comparison: &Comparison) -> String {
+    let mut text = format!("{} and {}\n", comparison.before, comparison.after);
+    for line in &comparison.different_setup {
+        let _ = writeln!(text, "different setup: {line}");
+    }
+    for arm in &comparison.arms {
+        let _ = writeln!(text, "\n{} ({})", arm.name, trials(arm));
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
+        let heads = HEADS.map(str::to_owned);
+        for row in std::iter::once(heads).chain(arm.figures.iter().map(cells)) {
+            table.add_row(row.into_iter().enumerate().map(|(n, text)| {
+                let side = match n {
+                    0 | 4 => CellAlignment::Left,
+                    _ => CellAlignment::Right,
+                };
+                Cell::new(text).set_alignment(side)
+            }));
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 1));
+        }
+        for line in table.lines() {
+            let _ = writeln!(text, "  {}", line.trim_end());
+        }
+        for note in &arm.notes {
+            let _ = writeln!(text, "  note: {note}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
+        comparison.method
+    );
+    text
+}
+
+/// The comparison in Markdown.
+pub fn diff_markdown(comparison: &Comparison) -> String {
+    let mut text = format!("# {} and {}\n", comparison.before, comparison.after);
+    if !comparison.different_setup.is_empty() {
+        let _ = writeln!(text, "\nThe setups differ:\n");
+        for line in &comparison.different_setup {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    for arm in &comparison.arms {
+        let _ = writeln!(text, "\n## {}\n\n{}\n", arm.name, trials(arm));
+        let _ = writeln!(
+            text,
+            "| {} |\n| --- | --: | --: | --: | --- |",
+            HEADS.join(" | ")
+        );
+        for figure in &arm.figures {
+            let _ = writeln!(text, "| {} |", cells(figure).join(" | "));
+        }
+        for note in &arm.notes {
+            let _ = writeln!(text, "\n{note}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
+        comparison.method
+    );
+    text
+}
+
+/// `5 and 5 valid trials`.
+fn trials(arm: &ArmComparison) -> String {
+    let most = |of: fn(&FigureComparison) -> Option<Summary>| {
+        arm.figures
+            .iter()
+            .filter_map(of)
+            .map(|one| one.n)
+            .max()
+            .unwrap_or(0)
+    };
+    format!(
+        "{} and {} valid trials",
+        most(|one| one.before),
+        most(|one| one.after)
+    )
+}
+
+fn cells(figure: &FigureComparison) -> [String; 5] {
+    [
+        figure.figure.to_owned(),
+        interval(figure.before),
+        interval(figure.after),
+        figure
+            .change_percent
+            .map_or_else(|| "-".into(), |percent| format!("{percent:+.1} %")),
+        difference(figure),
+    ]
+}
+
+/// `29.4 ±0.7`.
+fn interval(summary: Option<Summary>) -> String {
+    let Some(summary) = summary else {
+        return "-".into();
+    };
+    match summary.ci95_high {
+        Some(high) => format!("{:.1} ±{:.1}", summary.mean, high - summary.mean),
+        None => format!("{:.1}", summary.mean),
+    }
+}
+
+fn difference(figure: &FigureComparison) -> String {
+    let word = match (figure.real, figure.worse) {
+        (None, _) => return "cannot be said".into(),
+        (Some(false), _) => return "none".into(),
+        (Some(true), Some(true)) => "worse",
+        (Some(true), Some(false)) => "better",
+        (Some(true), None) => "different",
+    };
+    match figure.p {
+        Some(p) if p >= 0.001 => format!("{word} (p={p:.3})"),
+        _ => format!("{word} (p<0.001)"),
+    }
+}

@@ -1,0 +1,458 @@
+//! The books of a trial: totals that the kernel, the server and the clients count apart and that must agree.
+//!
+//! Every packet that reaches a listener ends in one of a few ways, and each way has its counter (`tcp_conn_request`
+//! in `net/ipv4/tcp_input.c`, `tcp_check_req` in `net/ipv4/tcp_minisocks.c`, `cookie_v4_check` in
+//! `net/ipv4/syncookies.c`). An entry whose precondition is not met is not judged, and says why.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::join::Fate;
+use super::{Outcome, TrialResult, outcome};
+use crate::arm::{Arm, LinkKind, SpeaksFirst};
+use crate::observation::{Attempt, Ended, Measured, ServerSide};
+
+/// An identity, its two sides, and whether they agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Entry {
+    /// What must agree with what.
+    pub identity: &'static str,
+    /// The left side; `null` when a part of it is unknown.
+    pub left: Option<i64>,
+    /// The right side; `null` when a part of it is unknown.
+    pub right: Option<i64>,
+    /// Whether they agree; `null` when that cannot be said.
+    pub holds: Option<bool>,
+    /// Why it was not judged.
+    pub not_judged: Option<&'static str>,
+}
+
+/// A term of the sum that explains the overflows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Term {
+    /// What was counted.
+    pub what: &'static str,
+    /// How many packets; negative for those that did not overflow.
+    pub packets: i64,
+}
+
+/// The books of one trial.
+pub(super) struct Books {
+    /// The identities.
+    pub(super) entries: Vec<Entry>,
+    /// The terms whose sum is `TcpExt.ListenOverflows`; empty when they are not all known.
+    pub(super) why_overflows: Vec<Term>,
+}
+
+impl Entry {
+    fn new(
+        identity: &'static str,
+        left: Option<i64>,
+        right: Option<i64>,
+        obstacle: Option<&'static str>,
+    ) -> Self {
+        let sides = left.zip(right);
+        let unknown = sides.is_none().then_some("a part of it is unknown");
+        let not_judged = obstacle.or(unknown);
+        Self {
+            identity,
+            left,
+            right,
+            holds: sides
+                .filter(|_| not_judged.is_none())
+                .map(|(left, right)| left == right),
+            not_judged,
+        }
+    }
+}
+
+/// Closes the books of a trial whose other results stand in `result`.
+pub(super) fn close(arm: &Arm, measured: &Measured, fates: &[Fate], result: &TrialResult) -> Books {
+    let ledger = Ledger {
+        arm,
+        measured,
+        fates,
+        result,
+    };
+    Books {
+        entries: vec![
+            ledger.attempts(),
+            ledger.causes(),
+            ledger.opens(),
+            ledger.children(),
+            ledger.drops(),
+            ledger.own_drops(),
+            ledger.overflows(),
+            ledger.resets(),
+            ledger.challenges(),
+        ],
+        why_overflows: ledger.why_overflows(),
+    }
+}
+
+struct Ledger<'a> {
+    arm: &'a Arm,
+    measured: &'a Measured,
+    fates: &'a [Fate],
+    result: &'a TrialResult,
+}
+
+const NOBODY_LISTENS: &str = "nobody listens";
+
+impl Ledger<'_> {
+    fn attempts(&self) -> Entry {
+        let outcomes = self.result.outcomes.iter().flatten();
+        Entry::new(
+            "attempts = sum of the outcomes",
+            Some(self.arm.client.connections.into()),
+            Some(outcomes.map(|(_, count)| i64::from(*count)).sum()),
+            None,
+        )
+    }
+
+    fn causes(&self) -> Entry {
+        let causes = self.result.causes.iter().flatten();
+        let outcomes = self.result.outcomes.as_ref();
+        let ok = outcomes.and_then(|all| all.get(&Outcome::Ok)).copied();
+        Entry::new(
+            "attempts that are not ok = sum of the causes",
+            self.result
+                .attempts
+                .map(|all| i64::from(all) - i64::from(ok.unwrap_or(0))),
+            Some(causes.map(|(_, count)| i64::from(*count)).sum()),
+            None,
+        )
+    }
+
+    /// `tcp_connect` counts when the SYN has been sent: an attempt that had no socket or no port sent none.
+    fn opens(&self) -> Entry {
+        let sent = self.number(|attempt, _| outcome(attempt) != Outcome::LocalLimit);
+        Entry::new(
+            "Tcp.ActiveOpens = attempts that sent a SYN",
+            self.client("Tcp.ActiveOpens"),
+            Some(sent),
+            self.foreign_counts(),
+        )
+    }
+
+    /// A connection is created when it enters the accept queue, and leaves it by `accept()` only: clients that
+    /// have reset theirs stay.
+    fn children(&self) -> Entry {
+        let accepted = self.result.accepted.map(i64::from);
+        Entry::new(
+            "Tcp.PassiveOpens = accepted + still queued",
+            self.server("Tcp.PassiveOpens"),
+            accepted.map(|accepted| accepted + self.queued()),
+            self.foreign_counts()
+                .or_else(|| self.closed())
+                .or_else(|| self.two_at_once()),
+        )
+    }
+
+    fn drops(&self) -> Entry {
+        let full = self.server(SYN_QUEUE_FULL);
+        let overflows = self.server(OVERFLOWS);
+        Entry::new(
+            "TcpExt.ListenDrops = TcpExt.ListenOverflows + TcpExt.TCPReqQFullDrop",
+            self.server(DROPS),
+            overflows
+                .zip(full)
+                .map(|(overflows, full)| overflows + full),
+            self.other_drops(),
+        )
+    }
+
+    /// A socket counts a drop twice where a packet on a half-open request meets a full queue: once as the
+    /// namespace does, and once when the packet is freed. With resets on, the latter are counted apart.
+    fn own_drops(&self) -> Entry {
+        let aborts = self.sysctl(ABORT).map(|value| value == 1);
+        let obstacle = match aborts {
+            Some(true) => self.foreign_packets().or_else(|| self.two_at_once()),
+            Some(false) => Some("tcp_abort_on_overflow is off: such packets have no counter"),
+            None => Some("tcp_abort_on_overflow is unknown"),
+        };
+        let resets = self
+            .server(EMBRYONIC)
+            .map(|all| all - self.resets_of_requests());
+        Entry::new(
+            "drops of the listener = TcpExt.ListenDrops + resets by the server + packets of clients that left",
+            self.listener_drops(),
+            self.server(DROPS)
+                .zip(resets)
+                .zip(self.odd_packets())
+                .map(|((drops, resets), odd)| drops + resets + odd),
+            obstacle,
+        )
+    }
+
+    fn overflows(&self) -> Entry {
+        let terms = self.terms();
+        Entry::new(
+            "TcpExt.ListenOverflows = SYNs - those that passed + repeated ACKs that met the full queue",
+            self.server(OVERFLOWS),
+            terms.map(|terms| terms.iter().map(|term| term.packets).sum()),
+            self.other_drops()
+                .or_else(|| self.foreign_packets())
+                .or_else(|| self.two_at_once())
+                .or_else(|| self.expired()),
+        )
+    }
+
+    /// The terms of the overflows, when they are all known and their sum is what the kernel counted.
+    fn why_overflows(&self) -> Vec<Term> {
+        let mut terms = match self.overflows().holds {
+            Some(true) => self.terms().unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        terms.retain(|term| term.packets != 0);
+        if self.server(OVERFLOWS) == Some(0) {
+            terms.clear();
+        }
+        terms
+    }
+
+    fn terms(&self) -> Option<Vec<Term>> {
+        let term = |what, packets| Term { what, packets };
+        Some(vec![
+            term("first SYNs", self.client("Tcp.ActiveOpens")?),
+            term("repeated SYNs", self.repeated_syns()?),
+            term(
+                "SYNs dropped at a full SYN queue",
+                -self.server(SYN_QUEUE_FULL)?,
+            ),
+            term(
+                "SYNs answered with a cookie",
+                -self.server("TcpExt.SyncookiesSent")?,
+            ),
+            term(
+                "packets that came back with a cookie",
+                self.server("TcpExt.SyncookiesRecv")?,
+            ),
+            term(
+                "handshakes that were completed",
+                -self.server("Tcp.PassiveOpens")?,
+            ),
+            term("handshakes that were reset", -self.server(EMBRYONIC)?),
+            term(
+                "handshakes still half-open at the end",
+                -i64::from(self.result.half_open_final?),
+            ),
+            term(
+                "packets of half-open handshakes that met the full queue",
+                self.request_overflows()?,
+            ),
+        ])
+    }
+
+    /// With resets on, every client that the full queue refuses at its ACK sees one.
+    fn resets(&self) -> Entry {
+        let refused = self.number(|attempt, fate| {
+            outcome(attempt) == Outcome::Reset && fate.accepted_us.is_none()
+        });
+        let obstacle = match self.sysctl(ABORT) {
+            Some(1) => self.foreign_packets().or_else(|| self.two_at_once()),
+            _ => Some("tcp_abort_on_overflow is off"),
+        };
+        Entry::new(
+            "TcpExt.EmbryonicRsts = clients reset before accept() + half-open clients that left",
+            self.server(EMBRYONIC),
+            Some(refused + self.resets_of_requests()),
+            obstacle,
+        )
+    }
+
+    /// A client that is connected answers a repeated SYN-ACK with a challenge.
+    fn challenges(&self) -> Entry {
+        let obstacle = self
+            .result
+            .counters
+            .shared
+            .then_some("client and server share their counters")
+            .or_else(|| self.foreign_packets());
+        Entry::new(
+            "TcpExt.TCPSYNChallenge of the client = TcpExt.TCPSynRetrans of the server",
+            self.client(CHALLENGE),
+            self.server(SYN_RETRANS),
+            obstacle,
+        )
+    }
+
+    fn server(&self, name: &str) -> Option<i64> {
+        plausible(self.result.counters.server.get(name).copied()?)
+    }
+
+    fn client(&self, name: &str) -> Option<i64> {
+        plausible(self.result.counters.client.get(name).copied()?)
+    }
+
+    fn sysctl(&self, name: &str) -> Option<u64> {
+        self.measured
+            .server
+            .sysctls
+            .get(name)?
+            .as_deref()?
+            .parse()
+            .ok()
+    }
+
+    fn number(&self, holds: impl Fn(&Attempt, &Fate) -> bool) -> i64 {
+        let attempts = self.measured.attempts.iter().zip(self.fates);
+        let count = attempts
+            .filter(|(attempt, fate)| holds(attempt, fate))
+            .count();
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+
+    fn queued(&self) -> i64 {
+        let queues = self.result.listeners.iter();
+        queues.map(|one| i64::from(one.recv_q_final)).sum()
+    }
+
+    fn listener_drops(&self) -> Option<i64> {
+        let listeners = self.result.listeners.iter();
+        listeners.map(|one| one.drops.map(i64::from)).sum()
+    }
+
+    /// SYNs that were sent again. In a shared namespace the counter has the repeated SYN-ACKs as well; each of
+    /// them meets a connected client, which counts it.
+    fn repeated_syns(&self) -> Option<i64> {
+        let all = self.client(SYN_RETRANS)?;
+        Some(if self.result.counters.shared {
+            all - self.client(CHALLENGE)?
+        } else {
+            all
+        })
+    }
+
+    /// Repeated SYN-ACKs.
+    fn repeated_answers(&self) -> Option<i64> {
+        if self.result.counters.shared {
+            self.client(CHALLENGE)
+        } else {
+            self.server(SYN_RETRANS)
+        }
+    }
+
+    /// Packets on half-open requests that met the full accept queue: the socket's own counter has them once more.
+    fn request_overflows(&self) -> Option<i64> {
+        Some(self.listener_drops()? - self.server(DROPS)? - self.odd_packets()?)
+    }
+
+    /// Half-open requests that were removed by the reset of a connected client that gave up.
+    fn resets_of_requests(&self) -> i64 {
+        self.number(|attempt, _| {
+            gave_up(attempt) && attempt.server_side == Some(ServerSide::HalfOpen)
+        })
+    }
+
+    /// Packets that only the socket's own counter has: resets of half-open requests, and bare ACKs that
+    /// `TCP_DEFER_ACCEPT` sets aside. A client of which the server holds nothing leaves with RST and ACK; to a
+    /// listener that is a stray ACK, which nothing counts (`tcp_rcv_state_process` in `net/ipv4/tcp_input.c`).
+    fn odd_packets(&self) -> Option<i64> {
+        Some(self.resets_of_requests() + self.server("TcpExt.TCPDeferAcceptDrop")?)
+    }
+
+    /// Why `ListenDrops` may have more than its two usual parts.
+    fn other_drops(&self) -> Option<&'static str> {
+        if let Some(obstacle) = self.foreign_counts() {
+            return Some(obstacle);
+        }
+        if !self.arm.server.listen {
+            return Some(NOBODY_LISTENS);
+        }
+        if self.server("Ip.OutNoRoutes").is_some_and(|count| count > 0) {
+            return Some("SYNs had no route back");
+        }
+        let most = self.sysctl("net.ipv4.tcp_max_syn_backlog");
+        let reserve = most.map(|most| most - most / 4);
+        let deepest = self
+            .result
+            .listeners
+            .iter()
+            .map(|one| one.accept_queue_capacity);
+        match (self.sysctl("net.ipv4.tcp_syncookies"), reserve) {
+            (Some(0), Some(reserve)) if deepest.clone().any(|deepest| deepest > reserve) => Some(
+                "tcp_max_syn_backlog is small enough to drop SYNs without a counter of its own",
+            ),
+            (Some(0), None) | (None, _) => Some("the limit of the SYN queue is unknown"),
+            _ => None,
+        }
+    }
+
+    /// Why a counter may have more than this trial gave it.
+    fn foreign_counts(&self) -> Option<&'static str> {
+        (self.arm.link.kind == LinkKind::Here)
+            .then_some("outside of a namespace other programs move the same counters")
+    }
+
+    /// Why connections may have left a queue without `accept()`, and a socket's counter with its socket.
+    fn closed(&self) -> Option<&'static str> {
+        let mut listeners = self.measured.listeners.iter();
+        listeners
+            .any(|one| one.closed_us.is_some())
+            .then_some("a listener was closed before the end")
+    }
+
+    /// Why a packet may have come or gone that no counter tells.
+    fn foreign_packets(&self) -> Option<&'static str> {
+        if !self.arm.server.listen {
+            return Some(NOBODY_LISTENS);
+        }
+        if let Some(obstacle) = self.foreign_counts().or_else(|| self.closed()) {
+            return Some(obstacle);
+        }
+        if !matches!(self.arm.link.kind, LinkKind::Loopback | LinkKind::Veth) {
+            return Some("the link may lose, delay or double packets");
+        }
+        let drops = &self.result.packet_drops;
+        if drops.server_rx != Some(0) || drops.client_rx != Some(0) {
+            return Some("packets were dropped on the way, or that is unknown");
+        }
+        let blind = self.number(|attempt, _| gave_up(attempt) && attempt.server_side.is_none());
+        (blind > 0).then_some("what the server held of a client that left is unknown")
+    }
+
+    /// Why one handshake may have been counted twice. A client that speaks first sends two packets at once, and two
+    /// processors can both find its request: both count a new connection, and one of the two is thrown away
+    /// (`inet_csk_complete_hashdance` in `net/ipv4/inet_connection_sock.c`); with resets on, one can remove the
+    /// request while the other takes it (`req_stolen` in `tcp_check_req`). Seen twice among 1500 clients.
+    fn two_at_once(&self) -> Option<&'static str> {
+        (self.arm.protocol.speaks_first == SpeaksFirst::Client).then_some(
+            "a client that speaks first sends two packets at once, which can meet on two processors",
+        )
+    }
+
+    /// Why a half-open request may have vanished without a count: its SYN-ACK was repeated as often as allowed,
+    /// or it was pruned at its third timer (`reqsk_timer_handler` in `net/ipv4/inet_connection_sock.c`).
+    fn expired(&self) -> Option<&'static str> {
+        const PRUNED_AFTER_S: u64 = 7;
+        let Some(retries) = self.sysctl("net.ipv4.tcp_synack_retries") else {
+            return Some("tcp_synack_retries is unknown");
+        };
+        let patience_s = (2 << retries.min(8)) - 1;
+        let lasted_s = self.measured.ended_us / 1_000_000;
+        let may_have = lasted_s >= patience_s.min(PRUNED_AFTER_S);
+        let was_old = retries == 0 || self.repeated_answers() != Some(0);
+        (may_have && was_old).then_some("half-open requests may have expired, which nothing counts")
+    }
+}
+
+/// No trial counts more than this; sums of what it does count always fit.
+const MOST: i64 = 1 << 53;
+
+fn plausible(count: Option<i64>) -> Option<i64> {
+    count.filter(|count| *count <= MOST)
+}
+
+/// Whether it ended by its own clock while it was connected.
+fn gave_up(attempt: &Attempt) -> bool {
+    attempt.ended == Ended::TimeUp && attempt.connected_us.is_some()
+}
+
+const OVERFLOWS: &str = "TcpExt.ListenOverflows";
+const DROPS: &str = "TcpExt.ListenDrops";
+const SYN_QUEUE_FULL: &str = "TcpExt.TCPReqQFullDrop";
+const EMBRYONIC: &str = "TcpExt.EmbryonicRsts";
+const SYN_RETRANS: &str = "TcpExt.TCPSynRetrans";
+const CHALLENGE: &str = "TcpExt.TCPSYNChallenge";
+const ABORT: &str = "net.ipv4.tcp_abort_on_overflow";

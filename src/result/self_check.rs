@@ -1,0 +1,152 @@
+//! What the lab says of itself: whether its client and its sampler kept up. A trial whose load was not raised as
+//! the arm says is invalid: what it lacks is no failure of the server.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Outcome, Percentiles, TrialResult};
+use crate::arm::{Arm, Span, Start};
+use crate::figure::Figure;
+use crate::observation::Measured;
+
+/// How the lab's own parts did.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+pub struct SelfCheck {
+    /// Client threads that the arm asks for.
+    pub workers_wanted: Option<u32>,
+    /// Client threads that ran.
+    pub workers: Option<u32>,
+    /// The limit of open files, which client and server share.
+    pub open_files: Option<u64>,
+    /// The client's share of the whole machine's processor time.
+    pub client_cpu_percent: Option<f64>,
+    /// The longest time without a look at the listeners.
+    pub sampler_gap_max_ms: Option<f64>,
+}
+
+/// A client that starts later than this has met another queue than the arm meant.
+const LATE_MS: f64 = 100.0;
+/// From here on a late start is next to the first repeated SYN, and the flood is none.
+const TOO_LATE_MS: f64 = 500.0;
+/// A queue can rise and fall unseen in less.
+const BLIND_MS: f64 = 100.0;
+/// With less than this idle, something waited for a processor.
+const BUSY_IDLE_PERCENT: f64 = 5.0;
+/// Descriptors of the lab that are no connections: namespaces, netlink, files.
+const OWN_FILES: u64 = 64;
+
+pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>) -> SelfCheck {
+    SelfCheck {
+        workers_wanted: Some(arm.client.threads()),
+        workers: measured.generator.workers,
+        open_files: measured.generator.open_files,
+        client_cpu_percent: share_percent(measured.cpu.client_us, all_ticks),
+        sampler_gap_max_ms: longest_gap_us(measured).map(super::stats::ms),
+    }
+}
+
+/// The share of `used_us` in `ticks` of a hundredth of a second (`USER_HZ`).
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times of a trial are far below 2^53 microseconds"
+)]
+fn share_percent(used_us: Option<u64>, ticks: Option<u64>) -> Option<f64> {
+    const TICK_US: f64 = 10_000.0;
+    // The fewer the ticks, the coarser the share.
+    const ENOUGH_TICKS: u64 = 25;
+    let (used_us, ticks) = used_us.zip(ticks.filter(|ticks| *ticks >= ENOUGH_TICKS))?;
+    Some((used_us as f64 / (ticks as f64 * TICK_US) * 1_000.0).round() / 10.0)
+}
+
+fn longest_gap_us(measured: &Measured) -> Option<u64> {
+    let looks = &measured.listeners.first()?.samples.at_us;
+    let ends = looks.iter().copied().chain([measured.ended_us]);
+    let starts = [0].into_iter().chain(looks.iter().copied());
+    ends.zip(starts)
+        .map(|(end, start)| end.saturating_sub(start))
+        .max()
+}
+
+/// Why the load was not the one that the arm describes.
+pub(super) fn saturated(arm: &Arm, measured: &Measured, result: &TrialResult) -> Option<String> {
+    let check = &result.self_check;
+    if let Some((got, wanted)) = check.workers.zip(check.workers_wanted)
+        && got < wanted
+    {
+        let problem = measured.generator.problem.as_deref();
+        return Some(format!(
+            "the client had {got} of {wanted} threads: {}",
+            problem.unwrap_or("for an unknown reason")
+        ));
+    }
+    let limited = result.count(Outcome::LocalLimit).unwrap_or(0);
+    let is_the_point = arm
+        .expect
+        .bounds
+        .contains_key(&Figure::Named("local-limit"));
+    if limited > 0 && !is_the_point {
+        let errnos: Vec<&str> = result.errnos.keys().map(String::as_str).collect();
+        return Some(format!(
+            "{limited} attempts met a limit of the client's machine and never reached the server ({}); raise the limit, or let the arm expect local-limit",
+            errnos.join(", ")
+        ));
+    }
+    let skew = lateness_of(arm, result)?;
+    let median = skew.p50.is_some_and(|ms| ms > LATE_MS);
+    (median || skew.max? > TOO_LATE_MS).then(|| {
+        format!(
+            "the client did not keep its schedule ({}): give the machine less other work, or the arm fewer client.workers",
+            lateness(&skew)
+        )
+    })
+}
+
+/// How late attempts began. One by one without a spread, each begins when it is its turn, and none is late.
+fn lateness_of(arm: &Arm, result: &TrialResult) -> Option<Percentiles> {
+    let has_times = arm.client.start == Start::Together || arm.client.spread != Span::default();
+    result.start_skew_ms.filter(|_| has_times)
+}
+
+fn lateness(skew: &Percentiles) -> String {
+    let max = skew.max.unwrap_or_default();
+    match skew.p50 {
+        Some(p50) => {
+            format!("half of the attempts began {p50:.0} ms late, the last one {max:.0} ms")
+        }
+        None => format!("an attempt began {max:.0} ms late"),
+    }
+}
+
+/// What to keep in mind about a trial that counts.
+pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
+    let check = &result.self_check;
+    let mut notes = Vec::new();
+    if let Some(skew) = lateness_of(arm, result)
+        && skew.max.is_some_and(|ms| ms > LATE_MS)
+    {
+        notes.push(format!("starts were late: {}", lateness(&skew)));
+    }
+    if let Some(gap) = check.sampler_gap_max_ms.filter(|ms| *ms > BLIND_MS) {
+        notes.push(format!(
+            "nobody looked at the listener for {gap:.0} ms: a peak in between was not seen"
+        ));
+    }
+    if let Some(idle) = result
+        .cpu
+        .idle_percent
+        .filter(|idle| *idle < BUSY_IDLE_PERCENT)
+    {
+        let client = check.client_cpu_percent;
+        let client = client.map_or_else(|| "an unknown".into(), |share| format!("{share:.0} %"));
+        notes.push(format!(
+            "the machine was only {idle:.0} % idle (the client used {client} share of it): times are those of a busy machine"
+        ));
+    }
+    let needed = u64::from(arm.client.connections) * 2 + OWN_FILES;
+    if let Some(limit) = check.open_files.filter(|limit| *limit < needed) {
+        notes.push(format!(
+            "the limit of {limit} open files is below the {needed} that all connections at once would need (ulimit -n)"
+        ));
+    }
+    notes
+}
