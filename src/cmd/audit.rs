@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{print, width};
+use super::{print, print_json, width};
 use crate::arm::SysctlValue;
 use crate::audit::{self, Audit, ListenerReport, Place, Scope};
 use crate::cli::AuditArgs;
@@ -158,9 +158,7 @@ fn window(places: &mut [Place], args: &AuditArgs, scope: &Scope) -> Result<Audit
 
 fn show(audit: &Audit, before: Option<&Audit>, args: &AuditArgs) -> Result<(), Error> {
     if args.json {
-        let mut text = serde_json::to_string_pretty(audit).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        return print(&text);
+        return print_json(audit);
     }
     let is_terminal = io::stdout().is_terminal();
     let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{REPORTS, print};
+use super::{REPORTS, print, print_json};
 use crate::cli::DiffArgs;
 use crate::error::Error;
 use crate::report as render;
@@ -16,10 +16,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
         return Err(Error::DifferentSetup(comparison.different_setup));
     }
     if args.json {
-        let mut text =
-            serde_json::to_string_pretty(&comparison).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&comparison)?;
     } else if args.markdown {
         print(&render::diff_markdown(&comparison))?;
     } else {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::{here, print, raise_descriptor_limit, width};
+use super::{here, print, print_json, raise_descriptor_limit, width};
 use crate::arm::{Arm, Catalog};
 use crate::cli::DoctorArgs;
 use crate::doctor::{KernelSurface, OTHERS, Row, Verdict, examine, needs};
@@ -39,9 +39,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Error> {
         }
     };
     if args.json {
-        let mut text = serde_json::to_string_pretty(&report).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&report)?;
     } else {
         print(&table(&report, width()))?;
     }

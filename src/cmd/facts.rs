@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::progress::Watcher;
-use super::{print, run, signals};
+use super::{print, print_json, run, signals};
 use crate::arm::{Arm, Catalog, LinkKind};
 use crate::cli::FactsArgs;
 use crate::error::Error;
@@ -62,9 +62,7 @@ pub(super) fn facts(args: &FactsArgs) -> Result<ExitCode, Error> {
         facts: results.arms.iter().map(Fact::of).collect(),
     };
     if args.json {
-        let mut text = serde_json::to_string_pretty(&report).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&report)?;
     } else {
         print(&report.text())?;
     }

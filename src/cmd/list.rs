@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{here, print};
+use super::{here, print, print_json};
 use crate::arm::Catalog;
 use crate::cli::ListArgs;
 use crate::error::Error;
@@ -32,9 +32,7 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, Error> {
         });
     }
     if args.json {
-        let mut text = serde_json::to_string_pretty(&rows).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::Serialize;
 
 use crate::cli::{Cli, Command};
 use crate::error::Error;
@@ -74,6 +75,14 @@ fn print(text: &str) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Print(error)),
         _ => Ok(()),
     }
+}
+
+/// Prints a document as JSON.
+fn print_json(document: &impl Serialize) -> Result<(), Error> {
+    let mut text =
+        serde_json::to_string_pretty(document).map_err(|error| Error::Print(error.into()))?;
+    text.push('\n');
+    print(&text)
 }
 
 /// The width to print for: the terminal's, or 80 columns where there is none.

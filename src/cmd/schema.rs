@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::print;
+use super::print_json;
 use crate::arm::arm_file_schema;
 use crate::cli::Document;
 use crate::error::Error;
@@ -13,8 +13,6 @@ pub(super) fn schema(document: Document) -> Result<ExitCode, Error> {
         Document::Arm => arm_file_schema(),
         Document::Results => results_schema(),
     };
-    let mut text = serde_json::to_string_pretty(&schema).map_err(|e| Error::Print(e.into()))?;
-    text.push('\n');
-    print(&text)?;
+    print_json(&schema)?;
     Ok(ExitCode::SUCCESS)
 }

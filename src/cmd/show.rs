@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{here, print};
+use super::{here, print, print_json};
 use crate::arm::Catalog;
 use crate::cli::ShowArgs;
 use crate::error::Error;
@@ -12,10 +12,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode, Error> {
     let arms = Catalog::new(here()).load(std::slice::from_ref(&args.arm), &args.set)?;
     let plan = Plan::new(arms, 1, 0, args.set.clone());
     if args.json {
-        let mut text =
-            serde_json::to_string_pretty(&plan.arms).map_err(|e| Error::Print(e.into()))?;
-        text.push('\n');
-        print(&text)?;
+        print_json(&plan.arms)?;
         return Ok(ExitCode::SUCCESS);
     }
     for arm in &plan.arms {

@@ -40,12 +40,16 @@ pub fn diff(comparison: &Comparison) -> String {
             let _ = writeln!(text, "  note: {note}");
         }
     }
-    let _ = writeln!(
-        text,
-        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
-        comparison.method
-    );
+    text.push_str(&method(comparison));
     text
+}
+
+/// How the comparison was made, below it.
+fn method(comparison: &Comparison) -> String {
+    format!(
+        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.\n",
+        comparison.method
+    )
 }
 
 /// The comparison in Markdown.
@@ -71,11 +75,7 @@ pub fn diff_markdown(comparison: &Comparison) -> String {
             let _ = writeln!(text, "\n{note}");
         }
     }
-    let _ = writeln!(
-        text,
-        "\nMeans with the half widths of their 95 % intervals. A difference is\ntold from chance by {}.",
-        comparison.method
-    );
+    text.push_str(&method(comparison));
     text
 }
 
