@@ -4,6 +4,7 @@ mod attempt;
 mod clock;
 mod flood;
 mod interrupt;
+mod pace;
 mod server;
 mod target;
 
