@@ -305,6 +305,8 @@ fn scripted() -> Measured {
         ended: Ended::TimeUp,
         errno: None,
         local_port: u16::try_from(n % 28_000).ok().map(|port| 32_768 + port),
+        source: None,
+        server_port: None,
         server_side: None,
     });
     let attempts: Vec<Attempt> = attempts.collect();

@@ -56,7 +56,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     (
         "local-limit",
-        "attempts that met a limit of the client's machine: ports, descriptors, memory",
+        "attempts that met a limit of the client's machine: addresses, ports, descriptors, memory",
     ),
     ("other", "attempts that ended in any other error"),
     ("not-ok", "attempts minus ok: the losing clients"),
@@ -112,6 +112,10 @@ pub const NAMED: &[(&str, &str)] = &[
     (
         "lost-on-the-wire",
         "losing attempts whose packets were lost before TCP saw them",
+    ),
+    (
+        "source-not-local",
+        "losing attempts whose source address is not local",
     ),
     ("client-out-of-ports", "losing attempts without a port"),
     (

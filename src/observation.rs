@@ -4,7 +4,7 @@
 //! file. All times are microseconds since the trial's origin, an instant just before the clients are released.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -288,8 +288,23 @@ pub struct Attempt {
     pub errno: Option<String>,
     /// The client's port.
     pub local_port: Option<u16>,
+    /// The address that it was bound to; absent where the kernel chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The port that it was bound for, where the server has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_port: Option<u16>,
     /// What the server's side held when a connected and unanswered client ended.
     pub server_side: Option<ServerSide>,
+}
+
+impl Attempt {
+    /// Whether a socket of the server, on `server_port` where it has several, can be the other end of this attempt.
+    pub fn meets(&self, peer: SocketAddr, server_port: Option<u16>) -> bool {
+        self.local_port == Some(peer.port())
+            && self.source.is_none_or(|source| source == peer.ip())
+            && (self.server_port.is_none() || self.server_port == server_port)
+    }
 }
 
 /// How far an attempt had come when it ended.
@@ -298,6 +313,8 @@ pub struct Attempt {
 pub enum Stage {
     /// It had no socket yet.
     Socket,
+    /// It was being bound to its source address.
+    Bind,
     /// The handshake was not done.
     Connect,
     /// The client was sending its line.
@@ -354,6 +371,9 @@ pub struct Accept {
 pub struct Pending {
     /// The client's address.
     pub peer: SocketAddr,
+    /// The server's port, where it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_port: Option<u16>,
     /// What it was.
     pub state: ServerSide,
 }

@@ -11,6 +11,7 @@ mod overrides;
 mod packets;
 mod schema;
 mod server;
+mod sources;
 mod span;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use sources::{Bind, Engine, Sources, ports_of};
 pub use span::Span;
 
 use crate::figure::Figure;
@@ -69,7 +71,7 @@ pub struct Arm {
 pub struct ClientSpec {
     /// How many connections are attempted.
     pub connections: u32,
-    /// How many threads attempt them; `None` in a file means one per connection.
+    /// How many are under way at once, each by a worker; `None` in a file means all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// How the attempts begin.
@@ -78,6 +80,15 @@ pub struct ClientSpec {
     pub spread: Span,
     /// The limit for connect and, separately, for the answer.
     pub timeout: Span,
+    /// What drives the attempts.
+    pub engine: Engine,
+    /// The addresses that they are bound to, in turn; absent means that the kernel chooses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Sources>,
+    /// How a bound attempt comes by its port.
+    pub bind: Bind,
+    /// How long an answered connection is kept open.
+    pub hold: Span,
 }
 
 impl Default for ClientSpec {
@@ -88,6 +99,10 @@ impl Default for ClientSpec {
             start: Start::Together,
             spread: Span::default(),
             timeout: Span::from_ms(2_000),
+            engine: Engine::default(),
+            sources: None,
+            bind: Bind::default(),
+            hold: Span::default(),
         }
     }
 }
@@ -95,8 +110,16 @@ impl Default for ClientSpec {
 impl ClientSpec {
     /// The number of threads that attempt connections.
     pub fn threads(&self) -> u32 {
+        match (self.engine, self.start) {
+            (Engine::Async, _) | (Engine::Threads, Start::OneByOne) => 1,
+            (Engine::Threads, Start::Together) => self.at_once(),
+        }
+    }
+
+    /// How many attempts may be under way at once.
+    pub fn at_once(&self) -> u32 {
         match self.start {
-            Start::OneByOne => 1,
+            Start::OneByOne => self.connections,
             Start::Together => self.workers.unwrap_or(self.connections),
         }
     }
@@ -340,7 +363,7 @@ impl Arm {
         }
         if client.threads() > MOST_WORKERS {
             return Err(format!(
-                "client.workers = {}: at most {MOST_WORKERS} threads",
+                "client.workers = {}: at most {MOST_WORKERS} threads; engine = \"async\" needs one",
                 client.threads()
             ));
         }
@@ -348,6 +371,7 @@ impl Arm {
             return Err("client.timeout must be longer than 0s".into());
         }
         self.check_sysctls()?;
+        self.check_sources()?;
         self.check_ports()?;
         self.server.check()
     }
@@ -365,33 +389,7 @@ impl Arm {
         }
         Ok(())
     }
-
-    /// All connections of a trial may be open at once, each with a port of its own.
-    fn check_ports(&self) -> Result<(), String> {
-        let (range, from) = match self.sysctl.get(PORT_RANGE) {
-            Some(value) => (value.as_str(), "set by this arm"),
-            None => (DEFAULT_PORTS, "the kernel's default"),
-        };
-        let mut ends = range.split_whitespace().map(str::parse::<u16>);
-        let (Some(Ok(low)), Some(Ok(high)), None) = (ends.next(), ends.next(), ends.next()) else {
-            return Err(format!(
-                "sysctl.\"{PORT_RANGE}\" = \"{range}\" is not two port numbers"
-            ));
-        };
-        let ports = (u32::from(high) + 1).saturating_sub(low.into());
-        if self.client.connections > ports {
-            return Err(format!(
-                "client.connections = {} is more than the {ports} ports of {PORT_RANGE} = \"{range}\" ({from})",
-                self.client.connections
-            ));
-        }
-        Ok(())
-    }
 }
 
-/// The sysctl that bounds the client's ports.
-const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
-/// Its value in a fresh namespace (Documentation/networking/ip-sysctl.rst).
-const DEFAULT_PORTS: &str = "32768 60999";
 /// More threads than this measure the scheduler, not the listener.
 const MOST_WORKERS: u32 = 10_000;

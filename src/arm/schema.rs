@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AcceptBatch, AcceptPolicy, Answer, Arm, Bound, Expectations, Flags, KernelRange, Published,
-    Rate, Share, Span, SysctlValue,
+    Rate, Share, Sources, Span, SysctlValue,
 };
 use crate::figure::NAMED;
 
@@ -86,6 +86,12 @@ written_as!(Rate, "Rate", _generator => json_schema!({
     "description": "Bits per second with their unit.",
     "type": "string",
     "examples": ["512kbit", "10mbit"]
+}));
+
+written_as!(Sources, "Sources", _generator => json_schema!({
+    "description": "An address, or the first and the last of a row.",
+    "type": "string",
+    "examples": ["127.0.0.10", "127.0.0.10-127.0.0.19"]
 }));
 
 written_as!(AcceptPolicy, "AcceptPolicy", generator => json_schema!({

@@ -31,6 +31,9 @@ pub struct ServerSpec {
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
     #[serde(default = "one")]
     pub reuseport: u32,
+    /// How many ports it listens on, each with a socket of its own; clients use them in turn.
+    #[serde(default = "one")]
+    pub ports: u32,
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_accept: Option<Span>,
@@ -54,6 +57,17 @@ impl ServerSpec {
                 "server.reuseport = {}: from 1 to 64 sockets can share the port",
                 self.reuseport
             ));
+        }
+        if self.ports == 0 || self.ports > 64 {
+            return Err(format!(
+                "server.ports = {}: from 1 to 64 ports can be listened on",
+                self.ports
+            ));
+        }
+        if self.ports > 1 && self.reuseport > 1 {
+            return Err(
+                "server.ports and server.reuseport: only one of them can be above 1".into(),
+            );
         }
         if let Some(period) = self.defer_accept
             && (period == Span::default() || !period.as_us().is_multiple_of(1_000_000))

@@ -1,17 +1,18 @@
 //! One attempt: a non-blocking socket from connect to close, driven by whoever polls it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
 use super::target::Target;
-use crate::arm::{Answer, SpeaksFirst};
+use crate::arm::{Answer, Bind, SpeaksFirst};
 use crate::observation::{Attempt, Ended, Stage};
 
 /// The line that a client sends when it speaks first.
@@ -29,8 +30,19 @@ pub(super) struct Running {
 pub(super) enum Step {
     /// The attempt goes on.
     Goes(Running),
-    /// The attempt has ended; a connection that is to be held until the trial has been read comes with it.
-    Ended(Attempt, Option<Socket>),
+    /// The attempt has ended; its socket, if it has one, is to be closed when it is time.
+    Ended(Attempt, Option<Socket>, Close),
+}
+
+/// When the socket of an attempt that has ended is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Close {
+    /// At once.
+    Now,
+    /// At this time.
+    AtUs(u64),
+    /// When the trial has been read.
+    Last,
 }
 
 impl Running {
@@ -48,19 +60,31 @@ impl Running {
             ended: Ended::Error,
             errno: None,
             local_port: None,
+            source: target.source(n),
+            server_port: None,
             server_side: None,
         };
-        let domain = Domain::for_address(target.address);
+        let address = target.destination(n);
+        if target.addresses.len() > 1 {
+            record.server_port = Some(address.port());
+        }
+        let domain = Domain::for_address(address);
         let socket = match Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP)) {
             Ok(socket) => socket,
             Err(error) => {
                 record.errno = Some(errno_of(&error));
                 record.ended_us = clock.now_us();
-                return Step::Ended(record, None);
+                return Step::Ended(record, None, Close::Now);
             }
         };
-        record.stage = Stage::Connect;
-        let connect = socket.connect(&target.address.into());
+        let bound = record.source.map_or(Ok(()), |source| {
+            record.stage = Stage::Bind;
+            bind(&socket, source, target.bind)
+        });
+        let connect = bound.and_then(|()| {
+            record.stage = Stage::Connect;
+            socket.connect(&address.into())
+        });
         let running = Self {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket,
@@ -83,7 +107,7 @@ impl Running {
     /// What to poll for.
     pub(super) fn interest(&self) -> PollFlags {
         match self.record.stage {
-            Stage::Socket | Stage::Connect | Stage::Send => PollFlags::POLLOUT,
+            Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => PollFlags::POLLOUT,
             Stage::Receive => PollFlags::POLLIN,
         }
     }
@@ -96,12 +120,12 @@ impl Running {
     /// The socket is ready for what was polled for.
     pub(super) fn ready(self, target: &Target, clock: Clock) -> Step {
         match self.record.stage {
-            Stage::Socket | Stage::Connect => match self.socket.take_error() {
+            Stage::Socket | Stage::Bind | Stage::Connect => match self.socket.take_error() {
                 Ok(None) => self.connected(target, clock),
                 Ok(Some(error)) | Err(error) => self.failed(&error, clock),
             },
             Stage::Send => self.send(clock),
-            Stage::Receive => self.receive(clock),
+            Stage::Receive => self.receive(target, clock),
         }
     }
 
@@ -115,14 +139,19 @@ impl Running {
             _ => Ended::TimeUp,
         };
         if self.record.connected_us.is_some() && self.heard.is_empty() {
-            self.record.server_side = self.local().and_then(|local| target.server_side(local));
+            let local = self.local();
+            self.record.server_side =
+                local.and_then(|local| target.server_side(self.record.n, local));
             // An unanswered client resets: a FIN would be repeated and counted as further overflows.
             if let Err(error) = self.socket.set_linger(Some(Duration::ZERO)) {
                 self.record.errno = Some(errno_of(&error));
             }
         }
-        let (record, socket) = self.end(ended, clock);
-        Step::Ended(record, (ended == Ended::Held).then_some(socket))
+        let close = match ended {
+            Ended::Held => Close::Last,
+            _ => Close::Now,
+        };
+        self.end(ended, close, clock)
     }
 
     fn connected(mut self, target: &Target, clock: Clock) -> Step {
@@ -151,56 +180,72 @@ impl Running {
         }
     }
 
-    fn receive(mut self, clock: Clock) -> Step {
-        let mut bytes = [0; 64];
-        match self.socket.read(&mut bytes) {
-            Ok(0) => {
-                let ended = match self.heard.as_slice() {
-                    [] => Ended::EndOfStream,
-                    heard if heard == Answer::right().as_bytes() => Ended::Answered,
-                    _ => Ended::WrongAnswer,
-                };
-                Step::Ended(self.end(ended, clock).0, None)
-            }
-            Ok(length) => {
-                if self.heard.is_empty() {
-                    self.record.first_byte_us = Some(clock.now_us());
+    /// Reads what there is: whoever waits by edges is not woken again for the rest.
+    fn receive(mut self, target: &Target, clock: Clock) -> Step {
+        loop {
+            let mut bytes = [0; 64];
+            match self.socket.read(&mut bytes) {
+                Ok(0) => {
+                    let (ended, close) = match self.heard.as_slice() {
+                        [] => (Ended::EndOfStream, Close::Now),
+                        heard if heard == Answer::right().as_bytes() => {
+                            let until_us = clock.now_us().saturating_add(target.hold_us);
+                            let is_held = target.hold_us > 0;
+                            let close = is_held.then_some(Close::AtUs(until_us));
+                            (Ended::Answered, close.unwrap_or(Close::Now))
+                        }
+                        _ => (Ended::WrongAnswer, Close::Now),
+                    };
+                    return self.end(ended, close, clock);
                 }
-                // Enough to tell a wrong answer; the rest is read and dropped.
-                self.heard.extend(
-                    bytes
-                        .iter()
-                        .take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))),
-                );
-                Step::Goes(self)
+                Ok(length) => {
+                    if self.heard.is_empty() {
+                        self.record.first_byte_us = Some(clock.now_us());
+                    }
+                    // Enough to tell a wrong answer; the rest is read and dropped.
+                    self.heard.extend(
+                        bytes
+                            .iter()
+                            .take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))),
+                    );
+                    // A stream without an end ends with the client's time.
+                    if self.time_left(clock).is_zero() {
+                        return Step::Goes(self);
+                    }
+                }
+                Err(error) if later(&error) => return Step::Goes(self),
+                Err(error) => return self.failed(&error, clock),
             }
-            Err(error) if later(&error) => Step::Goes(self),
-            Err(error) => self.failed(&error, clock),
         }
     }
 
     fn failed(mut self, error: &io::Error, clock: Clock) -> Step {
         self.record.errno = Some(errno_of(error));
-        if self.record.local_port.is_none() {
-            self.record.local_port = self.local().map(|local| local.port());
-        }
-        Step::Ended(self.end(Ended::Error, clock).0, None)
+        self.end(Ended::Error, Close::Now, clock)
     }
 
-    /// Closes the record; whoever does not want the socket any more drops it.
-    fn end(mut self, ended: Ended, clock: Clock) -> (Attempt, Socket) {
+    /// Closes the record.
+    fn end(mut self, ended: Ended, close: Close, clock: Clock) -> Step {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
         self.record.ended = ended;
         self.record.ended_us = clock.now_us();
-        (self.record, self.socket)
+        Step::Ended(self.record, Some(self.socket), close)
     }
 
     fn local(&self) -> Option<SocketAddr> {
         let address = self.socket.local_addr().ok()?.as_socket()?;
         (address.port() != 0).then_some(address)
     }
+}
+
+/// Binds to a source address; with [`Bind::NoPort`] the port is chosen when the destination is known.
+fn bind(socket: &Socket, source: IpAddr, mode: Bind) -> io::Result<()> {
+    if mode == Bind::NoPort {
+        setsockopt(socket, sockopt::IpBindAddressNoPort, &true)?;
+    }
+    socket.bind(&SocketAddr::new(source, 0).into())
 }
 
 /// More of a wrong answer than this is not kept.

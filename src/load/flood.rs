@@ -1,5 +1,6 @@
 //! The flood client: many attempts, from many threads at once or from one thread in order.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,7 +12,7 @@ use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
 use super::Clock;
-use super::attempt::{Running, Step};
+use super::attempt::{Close, Running, Step};
 use super::clock::thread_cpu_us;
 use super::target::{Progress, Target};
 use crate::arm::{ClientSpec, Start};
@@ -57,6 +58,8 @@ struct Shared {
 struct Share {
     attempts: Vec<Attempt>,
     held: Vec<Socket>,
+    /// Answered connections that are kept open, with their time to close; the first is the next.
+    kept: VecDeque<(u64, Socket)>,
     cpu_us: Option<u64>,
 }
 
@@ -293,6 +296,11 @@ impl Shared {
                     Wake::Nothing => Step::Goes(running),
                 };
             }
+            while let Some(rest) = share.close_kept(clock) {
+                if self.wait(&mut Vec::new(), rest)? == Wake::Interrupted {
+                    return Ok(share);
+                }
+            }
         }
     }
 
@@ -314,6 +322,7 @@ impl Shared {
                 .iter()
                 .map(|one| one.time_left(clock))
                 .chain(upcoming)
+                .chain(share.close_kept(clock))
                 .min();
             let Some(rest) = rest else {
                 return Ok(share);
@@ -380,12 +389,28 @@ impl Share {
     fn take(&mut self, step: Step, progress: &Progress) -> Option<Running> {
         match step {
             Step::Goes(running) => Some(running),
-            Step::Ended(attempt, held) => {
+            Step::Ended(attempt, socket, close) => {
                 progress.ended(&attempt);
                 self.attempts.push(attempt);
-                self.held.extend(held);
+                match close {
+                    Close::Now => drop(socket),
+                    Close::AtUs(at_us) => self.kept.extend(socket.map(|one| (at_us, one))),
+                    Close::Last => self.held.extend(socket),
+                }
                 None
             }
         }
+    }
+
+    /// Closes what has been kept long enough. How long it is until the next is due; `None` when nothing is kept.
+    fn close_kept(&mut self, clock: Clock) -> Option<Duration> {
+        while let Some((at_us, _)) = self.kept.front() {
+            let rest = clock.until(*at_us);
+            if !rest.is_zero() {
+                return Some(rest);
+            }
+            self.kept.pop_front();
+        }
+        None
     }
 }

@@ -45,7 +45,7 @@ pub enum ServerError {
 
 /// A server that listens; it accepts from [`Server::begin`] on.
 pub struct Server {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     sockets: Arc<Vec<Socket>>,
     stop: Arc<EventFd>,
     begin: Option<mpsc::Sender<(Clock, mpsc::SyncSender<()>)>>,
@@ -77,8 +77,12 @@ impl Server {
         speaks_first: SpeaksFirst,
     ) -> Result<Self, ServerError> {
         let mut address = SocketAddr::new(ip, 0);
+        let mut addresses = Vec::new();
         let mut sockets = Vec::new();
-        for _ in 0..spec.reuseport {
+        for n in 0..spec.ports * spec.reuseport {
+            if n % spec.reuseport == 0 {
+                address.set_port(0);
+            }
             let socket = listening(address, spec)?;
             let bound = socket.local_addr().map(|bound| bound.as_socket());
             address = match bound {
@@ -89,8 +93,10 @@ impl Server {
                     ));
                 }
             };
+            addresses.push(address);
             sockets.push(socket);
         }
+        addresses.dedup();
         let stop = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|errno| ServerError::Thread(format!("eventfd: {errno}")))?;
         let (sockets, stop) = (Arc::new(sockets), Arc::new(stop));
@@ -121,7 +127,7 @@ impl Server {
             .spawn(body)
             .map_err(|error| ServerError::Thread(error.to_string()))?;
         Ok(Self {
-            address,
+            addresses,
             sockets,
             stop,
             begin: Some(begin),
@@ -129,9 +135,14 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Where it listens; the first address, where it has several ports.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Where it listens, port by port.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// The kernel's cookies of its listening sockets.

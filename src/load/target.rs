@@ -1,11 +1,11 @@
 //! What the attempts of a flood have in common.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Interrupt;
-use crate::arm::SpeaksFirst;
+use crate::arm::{Bind, Sources, SpeaksFirst};
 use crate::observation::{Attempt, Ended, ServerSide};
 use crate::probe::diag::Diag;
 
@@ -37,12 +37,18 @@ impl Progress {
 
 /// What the attempts have in common.
 pub struct Target {
-    /// Where the server listens.
-    pub address: SocketAddr,
+    /// Where the server listens; attempts go there in turn.
+    pub addresses: Vec<SocketAddr>,
+    /// Where they come from.
+    pub sources: Option<Sources>,
+    /// How they come by their ports.
+    pub bind: Bind,
     /// Who speaks first.
     pub speaks_first: SpeaksFirst,
     /// The limit for connect and, separately, for the answer.
     pub timeout_us: u64,
+    /// How long an answered connection is kept open.
+    pub hold_us: u64,
     /// Looks at the server's side; opened in the server's namespace.
     pub diag: Mutex<Diag>,
     /// Looks at the server's side that failed.
@@ -54,10 +60,22 @@ pub struct Target {
 }
 
 impl Target {
+    /// Where the `n`-th attempt goes.
+    pub(super) fn destination(&self, n: u32) -> SocketAddr {
+        self.addresses[n as usize % self.addresses.len()]
+    }
+
+    /// Where the `n`-th attempt comes from: the next address when every destination has had its turn.
+    pub(super) fn source(&self, n: u32) -> Option<IpAddr> {
+        let turn = n as usize / self.addresses.len();
+        let turn = u32::try_from(turn).unwrap_or(u32::MAX);
+        self.sources.map(|sources| sources.turn(turn))
+    }
+
     /// What the server's kernel holds of a client's connection; `None`, and noted, when it does not tell.
-    pub(super) fn server_side(&self, client: SocketAddr) -> Option<ServerSide> {
+    pub(super) fn server_side(&self, n: u32, client: SocketAddr) -> Option<ServerSide> {
         let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = diag.server_side(self.address, client);
+        let answer = diag.server_side(self.destination(n), client);
         answer
             .inspect_err(|error| {
                 let mut blind = self.blind.lock().unwrap_or_else(PoisonError::into_inner);

@@ -138,6 +138,7 @@ impl Diag {
                 };
                 (id.source_port == local.port()).then(|| Pending {
                     peer: SocketAddr::new(id.destination_address, id.destination_port),
+                    server_port: None,
                     state,
                 })
             })

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::join::{Fate, Ghost};
 use super::packets::{Handshake, Handshakes};
 use super::{Outcome, outcome};
-use crate::observation::{Attempt, Listener, Measured};
+use crate::observation::{Attempt, Listener, Measured, Stage};
 
 /// Why an attempt was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -39,6 +39,8 @@ pub enum Cause {
     WrongAnswer,
     /// The wire, or a queue of the kernel before TCP, lost its packets.
     LostOnTheWire,
+    /// The client's machine has no such source address.
+    SourceNotLocal,
     /// The client had no port left.
     ClientOutOfPorts,
     /// The client had no file descriptor left.
@@ -49,7 +51,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of a connection's life.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SynDroppedAcceptQueueFull,
         Self::SynDroppedSynQueueFull,
         Self::CookieAckDropped,
@@ -61,6 +63,7 @@ impl Cause {
         Self::ServerClosedEarly,
         Self::WrongAnswer,
         Self::LostOnTheWire,
+        Self::SourceNotLocal,
         Self::ClientOutOfPorts,
         Self::ClientOutOfDescriptors,
         Self::Unexplained,
@@ -80,6 +83,7 @@ impl Cause {
             Self::ServerClosedEarly => "server-closed-early",
             Self::WrongAnswer => "wrong-answer",
             Self::LostOnTheWire => "lost-on-the-wire",
+            Self::SourceNotLocal => "source-not-local",
             Self::ClientOutOfPorts => "client-out-of-ports",
             Self::ClientOutOfDescriptors => "client-out-of-descriptors",
             Self::Unexplained => "unexplained",
@@ -135,7 +139,7 @@ pub fn explain(measured: &Measured, fates: &[Fate]) -> Vec<Option<Explained>> {
 
 /// What the trial as a whole knows.
 struct Trial<'a> {
-    listener: Option<&'a Listener>,
+    listeners: &'a [Listener],
     aborts: bool,
     uses_cookies: bool,
     overflows: u64,
@@ -184,7 +188,7 @@ impl<'a> Trial<'a> {
                 .map_or(0, |(before, after)| after.saturating_sub(before))
         };
         Self {
-            listener: measured.listeners.first(),
+            listeners: &measured.listeners,
             aborts: sysctl("net.ipv4.tcp_abort_on_overflow").is_some_and(|value| value != "0"),
             uses_cookies,
             overflows,
@@ -211,7 +215,7 @@ impl<'a> Trial<'a> {
             Outcome::Refused => join(Cause::NoListener),
             Outcome::ClosedEarly => join(Cause::ServerClosedEarly),
             Outcome::WrongData => join(Cause::WrongAnswer),
-            Outcome::LocalLimit => join(local_limit(attempt.errno.as_deref().unwrap_or_default())),
+            Outcome::LocalLimit => join(local_limit(attempt)),
             Outcome::Reset => self.reset(fate, handshake),
             Outcome::ConnectTimeout => match handshake {
                 Some(handshake) => self.unconnected_on_a_wire(attempt, handshake),
@@ -259,7 +263,10 @@ impl<'a> Trial<'a> {
         } else if !self.uses_cookies && handshake.met_full_syn_queue {
             // The SYN queue is looked at first.
             Cause::SynDroppedSynQueueFull
-        } else if self.was_full(handshake.first_syn_us.unwrap_or(attempt.started_us)) {
+        } else if self.was_full(
+            attempt,
+            handshake.first_syn_us.unwrap_or(attempt.started_us),
+        ) {
             Cause::SynDroppedAcceptQueueFull
         } else {
             return self.unconnected(attempt);
@@ -278,7 +285,7 @@ impl<'a> Trial<'a> {
             self.syn_queue_drops > 0,
             self.lost_before_tcp > 0,
         ) {
-            (true, _, _) if self.was_full(attempt.started_us) => Explained {
+            (true, _, _) if self.was_full(attempt, attempt.started_us) => Explained {
                 cause: Cause::SynDroppedAcceptQueueFull,
                 evidence: Evidence::Join,
             },
@@ -320,8 +327,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether the accept queue was seen full around this time.
-    fn was_full(&self, at_us: u64) -> bool {
-        let Some(listener) = self.listener else {
+    fn was_full(&self, attempt: &Attempt, at_us: u64) -> bool {
+        let is_meant = |one: &&Listener| {
+            let port = attempt.server_port;
+            port.is_none_or(|port| port == one.address.port())
+        };
+        let Some(listener) = self.listeners.iter().find(is_meant) else {
             return false;
         };
         let samples = &listener.samples;
@@ -344,10 +355,13 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn local_limit(errno: &str) -> Cause {
-    match errno {
-        "EADDRNOTAVAIL" | "EADDRINUSE" => Cause::ClientOutOfPorts,
-        "EMFILE" | "ENFILE" => Cause::ClientOutOfDescriptors,
+/// A bind that is told which address to take and not which port fails with EADDRNOTAVAIL for want of the address, and
+/// with EADDRINUSE for want of a port (`__inet_bind` in net/ipv4/af_inet.c).
+fn local_limit(attempt: &Attempt) -> Cause {
+    match (attempt.stage, attempt.errno.as_deref().unwrap_or_default()) {
+        (Stage::Bind, "EADDRNOTAVAIL") => Cause::SourceNotLocal,
+        (_, "EADDRNOTAVAIL" | "EADDRINUSE") => Cause::ClientOutOfPorts,
+        (_, "EMFILE" | "ENFILE") => Cause::ClientOutOfDescriptors,
         _ => Cause::Unexplained,
     }
 }

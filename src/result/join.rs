@@ -43,6 +43,8 @@ pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
     }
     let mut unknown = 0;
     for accept in &measured.accepts {
+        let listener = measured.listeners.get(accept.listener);
+        let server_port = listener.map(|one| one.address.port());
         let fitting = || {
             by_port
                 .get(&accept.peer.port())
@@ -55,7 +57,10 @@ pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
                         attempt.server_side,
                         Some(ServerSide::HalfOpen | ServerSide::Nothing)
                     ) && attempt.ended_us < accept.at_us;
-                    fates[n].accepted_us.is_none() && attempt.started_us <= accept.at_us && !gone
+                    fates[n].accepted_us.is_none()
+                        && attempt.meets(accept.peer, server_port)
+                        && attempt.started_us <= accept.at_us
+                        && !gone
                 })
         };
         // A client that never saw its handshake finish can be accepted, but only where no other fits.
@@ -79,11 +84,10 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
         return None;
     }
     let at_the_end = || {
-        let port = attempt.local_port?;
         let pending = measured
             .pending
             .iter()
-            .find(|pending| pending.peer.port() == port)?;
+            .find(|pending| attempt.meets(pending.peer, pending.server_port))?;
         Some(pending.state)
     };
     Some(match attempt.server_side.or_else(at_the_end) {

@@ -25,7 +25,7 @@ pub enum Outcome {
     ClosedEarly,
     /// Another answer than the right one.
     WrongData,
-    /// A limit of the client's machine: ports, descriptors, memory.
+    /// A limit of the client's machine: addresses, ports, descriptors, memory.
     LocalLimit,
     /// Any other error.
     Other,
@@ -93,7 +93,9 @@ pub fn outcome(attempt: &Attempt) -> Outcome {
 fn error(stage: Stage, errno: &str) -> Outcome {
     match (stage, errno) {
         (_, "EMFILE" | "ENFILE" | "ENOBUFS" | "ENOMEM")
-        | (Stage::Socket | Stage::Connect, "EADDRNOTAVAIL" | "EADDRINUSE") => Outcome::LocalLimit,
+        | (Stage::Socket | Stage::Bind | Stage::Connect, "EADDRNOTAVAIL" | "EADDRINUSE") => {
+            Outcome::LocalLimit
+        }
         (Stage::Connect, "ECONNREFUSED") => Outcome::Refused,
         (Stage::Connect, "ETIMEDOUT") => Outcome::ConnectTimeout,
         (Stage::Receive, "ETIMEDOUT") => Outcome::ReadTimeout,
@@ -118,6 +120,8 @@ mod tests {
             ended,
             errno: (!errno.is_empty()).then(|| errno.to_owned()),
             local_port: None,
+            source: None,
+            server_port: None,
             server_side: None,
         }
     }
@@ -154,6 +158,14 @@ mod tests {
                 "EADDRNOTAVAIL",
                 Outcome::LocalLimit,
             ),
+            (Stage::Bind, Ended::Error, "EADDRINUSE", Outcome::LocalLimit),
+            (
+                Stage::Bind,
+                Ended::Error,
+                "EADDRNOTAVAIL",
+                Outcome::LocalLimit,
+            ),
+            (Stage::Bind, Ended::Error, "EACCES", Outcome::Other),
             (Stage::Connect, Ended::Error, "EHOSTUNREACH", Outcome::Other),
             (Stage::Receive, Ended::Error, "ECONNREFUSED", Outcome::Other),
         ] {

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::{Outcome, Percentiles, TrialResult};
 use crate::arm::{Arm, Span, Start};
-use crate::figure::Figure;
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
@@ -80,11 +79,7 @@ pub(super) fn saturated(arm: &Arm, measured: &Measured, result: &TrialResult) ->
         ));
     }
     let limited = result.count(Outcome::LocalLimit).unwrap_or(0);
-    let is_the_point = arm
-        .expect
-        .bounds
-        .contains_key(&Figure::Named("local-limit"));
-    if limited > 0 && !is_the_point {
+    if limited > 0 && !arm.expects_local_limit() {
         let errnos: Vec<&str> = result.errnos.keys().map(String::as_str).collect();
         return Some(format!(
             "{limited} attempts met a limit of the client's machine and never reached the server ({}); raise the limit, or let the arm expect local-limit",

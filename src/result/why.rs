@@ -19,6 +19,7 @@ pub(super) fn causes(summary: &BTreeMap<String, Summary>, trial: &TrialResult) -
         Cause::ServerClosedEarly => "were closed by the server without an answer",
         Cause::WrongAnswer => "got another answer",
         Cause::LostOnTheWire => "lost their packets on the wire",
+        Cause::SourceNotLocal => "had a source address that is not local",
         Cause::ClientOutOfPorts => "had no port left",
         Cause::ClientOutOfDescriptors => "had no file descriptor left",
         Cause::Unexplained => "are unexplained",

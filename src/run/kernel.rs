@@ -1,5 +1,6 @@
 //! The lab on the real kernel: one trial, step by step, in namespaces of its own.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -83,7 +84,7 @@ impl Lab for KernelLab {
         let relay = start_relay(&topology, trial)?;
         let server = open_server(&topology, arm)?;
         let watched = Watched {
-            address: server.address(),
+            addresses: server.addresses().to_vec(),
             cookies: server.cookies().map_err(TrialError::failed)?,
             closes_first: arm.server.close_first_at.is_some(),
         };
@@ -93,7 +94,8 @@ impl Lab for KernelLab {
         } else {
             Vec::new()
         };
-        let flood = prepare_flood(&topology, arm, watched.address, progress, &self.interrupt)?;
+        let addresses = watched.addresses.clone();
+        let flood = prepare_flood(&topology, arm, addresses, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
@@ -123,7 +125,7 @@ impl Lab for KernelLab {
         let (log, sockets) = server.stop()?;
         let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
-        let pending = pending(&mut diag, watched.address, &log)?;
+        let pending = pending(&mut diag, &watched, &log)?;
         readings.after(&topology)?;
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
         let after = watched.look(&mut diag)?;
@@ -206,14 +208,17 @@ fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
 fn prepare_flood(
     topology: &Topology,
     arm: &Arm,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     progress: &Arc<Progress>,
     interrupt: &Interrupt,
 ) -> Result<Flood, TrialError> {
     let target = Target {
-        address,
+        addresses,
+        sources: arm.client.sources,
+        bind: arm.client.bind,
         speaks_first: arm.protocol.speaks_first,
         timeout_us: arm.client.timeout.as_us(),
+        hold_us: arm.client.hold.as_us(),
         diag: Mutex::new(topology.server.run(Diag::open)??),
         blind: Mutex::default(),
         progress: Arc::clone(progress),
@@ -243,20 +248,30 @@ fn listening(watched: &Watched, diag: &mut Diag) -> Result<Vec<Look>, TrialError
     };
     Err(TrialError::failed(format!(
         "the server never listened on {} (found: {found})",
-        watched.address
+        watched.address(looks.len())
     )))
 }
 
 /// Half-open requests, and full sockets that `accept()` has not returned.
 fn pending(
     diag: &mut Diag,
-    address: SocketAddr,
+    watched: &Watched,
     log: &ServerLog,
 ) -> Result<Vec<Pending>, TrialError> {
-    let accepted = |peer| log.accepts.iter().any(|accept| accept.peer == peer);
-    let mut pending = diag.connections(address)?;
-    pending.retain(|one| one.state == ServerSide::HalfOpen || !accepted(one.peer));
-    Ok(pending)
+    let has_several = watched.addresses.len() > 1;
+    let mut all = Vec::new();
+    for &address in &watched.addresses {
+        let on_it = |listener| watched.address(listener) == address;
+        let accepts = log.accepts.iter().filter(|one| on_it(one.listener));
+        let accepted: HashSet<SocketAddr> = accepts.map(|one| one.peer).collect();
+        let mut pending = diag.connections(address)?;
+        pending.retain(|one| one.state == ServerSide::HalfOpen || !accepted.contains(&one.peer));
+        for one in &mut pending {
+            one.server_port = has_several.then_some(address.port());
+        }
+        all.extend(pending);
+    }
+    Ok(all)
 }
 
 fn listeners(
@@ -275,7 +290,7 @@ fn listeners(
         .filter_map(|(n, ((before, samples), after))| {
             let last = || last_look(before, &samples);
             Some(Listener {
-                address: watched.address,
+                address: watched.address(n),
                 backlog_requested,
                 before,
                 after: after.or_else(last)?,

@@ -9,21 +9,26 @@ use crate::load::Clock;
 use crate::observation::{Look, Samples};
 use crate::probe::diag::{Diag, DiagError};
 
-/// Which sockets to look at: those on an address, told apart by their cookies.
+/// Which sockets to look at: one on each address, or a group on one, told apart by their cookies.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
-    pub(super) address: SocketAddr,
+    pub(super) addresses: Vec<SocketAddr>,
     pub(super) cookies: Vec<u64>,
     /// Whether the server is to close the first of them during the trial.
     pub(super) closes_first: bool,
 }
 
 impl Watched {
+    /// Where the `n`-th of them listens.
+    pub(super) fn address(&self, n: usize) -> SocketAddr {
+        self.addresses[n % self.addresses.len()]
+    }
+
     /// One look at each, in the order of the cookies; `None` for a socket that does not listen.
     /// A socket alone on its address is looked up exactly; of a group, an exact lookup returns one member only.
     pub(super) fn look(&self, diag: &mut Diag) -> Result<Vec<Option<Look>>, DiagError> {
-        if let [_] = self.cookies.as_slice() {
-            return Ok(vec![diag.look(self.address)?]);
+        if self.cookies.len() == self.addresses.len() {
+            return self.addresses.iter().map(|one| diag.look(*one)).collect();
         }
         let rows = diag.listeners()?;
         let of = |cookie: &u64| {
@@ -73,8 +78,8 @@ impl Sampler {
                             samples.recv_q.push(look.recv_q);
                             samples.drops.push(look.drops);
                         } else if n > 0 || !watched.closes_first {
-                            broke_off =
-                                Some(format!("a socket on {} no longer listens", watched.address));
+                            let address = watched.address(n);
+                            broke_off = Some(format!("a socket on {address} no longer listens"));
                         }
                     }
                     if broke_off.is_some() {

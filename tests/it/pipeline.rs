@@ -55,6 +55,8 @@ pub(crate) fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
         ended,
         errno: None,
         local_port: Some(port),
+        source: None,
+        server_port: None,
         server_side: None,
     }
 }

@@ -83,6 +83,8 @@ fn attempt(n: u32, stage: Stage, ended: Ended, at_us: u64) -> Attempt {
         ended,
         errno: None,
         local_port: None,
+        source: None,
+        server_port: None,
         server_side: None,
     }
 }
