@@ -9,6 +9,7 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod rate;
 mod schema;
 mod server;
 mod span;
@@ -24,6 +25,7 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use span::Span;
@@ -67,15 +69,29 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClientSpec {
-    /// How many connections are attempted.
+    /// How many connections are attempted. `rate` and `duration`, or `concurrency`, say it themselves.
     pub connections: u32,
-    /// How many threads attempt them; `None` in a file means one per connection.
+    /// An open loop: so many connections start per second, whatever has become of the earlier ones. With
+    /// `concurrency`, what all of a closed loop's connections together start at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<PerSecond>,
+    /// For how long connections are started by a rate or a concurrency.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub duration: Span,
+    /// A closed loop: so many connections at a time, each followed by the next when it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How many threads attempt them; `None` in a file means one per connection, and with a rate as many as may
+    /// be under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// How the attempts begin.
     pub start: Start,
     /// Start times are spread evenly over this.
     pub spread: Span,
+    /// Each start is later by a random time of up to this, decided by the seed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub jitter: Span,
     /// The limit for connect and, separately, for the answer.
     pub timeout: Span,
 }
@@ -84,9 +100,13 @@ impl Default for ClientSpec {
     fn default() -> Self {
         Self {
             connections: 1,
+            rate: None,
+            duration: Span::default(),
+            concurrency: None,
             workers: None,
             start: Start::Together,
             spread: Span::default(),
+            jitter: Span::default(),
             timeout: Span::from_ms(2_000),
         }
     }
@@ -97,9 +117,18 @@ impl ClientSpec {
     pub fn threads(&self) -> u32 {
         match self.start {
             Start::OneByOne => 1,
-            Start::Together => self.workers.unwrap_or(self.connections),
+            Start::Together => self.workers.unwrap_or_else(|| match self.pacing() {
+                Loop::Open(_) => self.at_once().min(MOST_WORKERS),
+                Loop::Flood | Loop::Closed => self.connections,
+            }),
         }
     }
+}
+
+/// Whether a key that is off by default is off.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(span: &Span) -> bool {
+    *span == Span::default()
 }
 
 /// How a flood begins.
@@ -320,6 +349,7 @@ impl Arm {
         if self.title.trim().is_empty() || self.why.trim().is_empty() {
             return Err("title and why must say something".into());
         }
+        client.check_load()?;
         if client.connections == 0 {
             return Err("client.connections: at least one connection is needed".into());
         }
@@ -366,7 +396,7 @@ impl Arm {
         Ok(())
     }
 
-    /// All connections of a trial may be open at once, each with a port of its own.
+    /// Connections that may be open at once have a port each.
     fn check_ports(&self) -> Result<(), String> {
         let (range, from) = match self.sysctl.get(PORT_RANGE) {
             Some(value) => (value.as_str(), "set by this arm"),
@@ -379,10 +409,10 @@ impl Arm {
             ));
         };
         let ports = (u32::from(high) + 1).saturating_sub(low.into());
-        if self.client.connections > ports {
+        let at_once = self.client.at_once();
+        if at_once > ports {
             return Err(format!(
-                "client.connections = {} is more than the {ports} ports of {PORT_RANGE} = \"{range}\" ({from})",
-                self.client.connections
+                "client.connections: {at_once} at once are more than the {ports} ports of {PORT_RANGE} = \"{range}\" ({from})"
             ));
         }
         Ok(())

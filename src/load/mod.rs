@@ -4,11 +4,13 @@ mod attempt;
 mod clock;
 mod flood;
 mod interrupt;
+mod schedule;
 mod server;
 mod target;
 
 pub use clock::Clock;
 pub use flood::{Flood, FloodError, Harvest};
 pub use interrupt::Interrupt;
+pub use schedule::Schedule;
 pub use server::{Server, ServerError, ServerLog};
 pub use target::{Progress, Target};

@@ -10,7 +10,8 @@ use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::{Arm, Family, LinkKind};
 use crate::load::{
-    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
+    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Schedule, Server, ServerError,
+    ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
@@ -93,7 +94,7 @@ impl Lab for KernelLab {
         } else {
             Vec::new()
         };
-        let flood = prepare_flood(&topology, arm, watched.address, progress, &self.interrupt)?;
+        let flood = prepare_flood(&topology, trial, watched.address, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
@@ -113,6 +114,7 @@ impl Lab for KernelLab {
             blind,
             workers,
             problem,
+            starved,
         } = flood.join()?;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
@@ -144,6 +146,7 @@ impl Lab for KernelLab {
                 generator: Generator {
                     workers: Some(workers),
                     problem,
+                    starved,
                     open_files: getrlimit(Resource::RLIMIT_NOFILE)
                         .map(|(soft, _)| soft)
                         .ok(),
@@ -205,11 +208,12 @@ fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
 
 fn prepare_flood(
     topology: &Topology,
-    arm: &Arm,
+    trial: Trial<'_>,
     address: SocketAddr,
     progress: &Arc<Progress>,
     interrupt: &Interrupt,
 ) -> Result<Flood, TrialError> {
+    let arm = &trial.arm.settings;
     let target = Target {
         address,
         speaks_first: arm.protocol.speaks_first,
@@ -220,9 +224,10 @@ fn prepare_flood(
         interrupt: interrupt.clone(),
     };
     let spec = arm.client.clone();
+    let schedule = Schedule::new(&spec, trial.seed);
     Ok(topology
         .client()
-        .run(move || Flood::prepare(&spec, target))??)
+        .run(move || Flood::prepare(&spec, schedule, target))??)
 }
 
 /// The first look, which also proves that every socket listens before a client is started.
