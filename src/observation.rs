@@ -387,6 +387,9 @@ pub struct Generator {
     pub problem: Option<String>,
     /// The limit of open files, which client and server share (`RLIMIT_NOFILE`).
     pub open_files: Option<u64>,
+    /// Attempts of an open loop that found no thread free at their time.
+    #[serde(default)]
+    pub starved: u32,
 }
 
 /// Processor time during the flood. Unknown is `None`.

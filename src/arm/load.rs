@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Arm, Override, matrix};
+use super::{Arm, Override, matrix, rate};
 use crate::nearest::did_you_mean;
 
 /// The arms that the binary carries, as (name, text); written by build.rs from `arms/`.
@@ -74,8 +74,10 @@ impl Source {
         for change in overrides {
             change.apply(&mut table)?;
         }
+        rate::steps(&mut table)?;
         let mut arms: Vec<Arm> = Vec::new();
-        for cell in matrix::expand(table)? {
+        for mut cell in matrix::expand(table)? {
+            rate::resolve(&mut cell.table)?;
             let name = match cell.suffix {
                 Some(suffix) => format!("{}/{suffix}", self.name),
                 None => self.name.clone(),
@@ -133,6 +135,9 @@ const SECTIONED: &[&str] = &[
     "server.accept",
     "server.accept-delay",
     "client.connections",
+    "client.rate",
+    "client.duration",
+    "client.concurrency",
     "client.workers",
     "client.timeout",
     "client.start",

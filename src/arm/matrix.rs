@@ -93,7 +93,7 @@ fn short_key(key: &str) -> String {
 /// The word for a level in an expanded name; a table's `kind` stands first.
 fn label(level: &Value) -> String {
     match level {
-        Value::String(text) => file_safe(text),
+        Value::String(text) => file_safe(text.trim_end_matches("/s")),
         Value::Table(table) => {
             let kind = table.get("kind").into_iter();
             let rest = table

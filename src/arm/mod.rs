@@ -9,6 +9,7 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod rate;
 mod schema;
 mod server;
 mod sources;
@@ -25,6 +26,7 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use sources::{Bind, Engine, Sources, ports_of};
@@ -69,25 +71,42 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClientSpec {
-    /// How many connections are attempted.
+    /// How many connections are attempted. `rate` and `duration`, or `concurrency`, say it themselves.
     pub connections: u32,
-    /// How many are under way at once, each by a worker; `None` in a file means all of them.
+    /// An open loop: so many connections start per second, whatever has become of the earlier ones. With
+    /// `concurrency`, what all of a closed loop's connections together start at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<PerSecond>,
+    /// For how long connections are started by a rate or a concurrency.
+    #[serde(skip_serializing_if = "is_default")]
+    pub duration: Span,
+    /// A closed loop: so many connections at a time, each followed by the next when it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How many attempt them, each a thread, or with an event-driven engine a task; `None` in a file means one per
+    /// connection, and with a rate as many as may be under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// How the attempts begin.
     pub start: Start,
     /// Start times are spread evenly over this.
     pub spread: Span,
+    /// Each start is later by a random time of up to this, decided by the seed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub jitter: Span,
     /// The limit for connect and, separately, for the answer.
     pub timeout: Span,
     /// What drives the attempts.
+    #[serde(skip_serializing_if = "is_default")]
     pub engine: Engine,
     /// The addresses that they are bound to, in turn; absent means that the kernel chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<Sources>,
     /// How a bound attempt comes by its port.
+    #[serde(skip_serializing_if = "is_default")]
     pub bind: Bind,
     /// How long an answered connection is kept open.
+    #[serde(skip_serializing_if = "is_default")]
     pub hold: Span,
 }
 
@@ -95,9 +114,13 @@ impl Default for ClientSpec {
     fn default() -> Self {
         Self {
             connections: 1,
+            rate: None,
+            duration: Span::default(),
+            concurrency: None,
             workers: None,
             start: Start::Together,
             spread: Span::default(),
+            jitter: Span::default(),
             timeout: Span::from_ms(2_000),
             engine: Engine::default(),
             sources: None,
@@ -112,17 +135,27 @@ impl ClientSpec {
     pub fn threads(&self) -> u32 {
         match (self.engine, self.start) {
             (Engine::Async, _) | (Engine::Threads, Start::OneByOne) => 1,
-            (Engine::Threads, Start::Together) => self.at_once(),
+            (Engine::Threads, Start::Together) => {
+                self.workers.unwrap_or_else(|| match self.pacing() {
+                    Loop::Open(_) => self.at_once().min(MOST_WORKERS),
+                    Loop::Flood | Loop::Closed => self.connections,
+                })
+            }
         }
     }
 
-    /// How many attempts may be under way at once.
-    pub fn at_once(&self) -> u32 {
+    /// How many attempts an event-driven client has under way at most.
+    pub fn tasks(&self) -> u32 {
         match self.start {
             Start::OneByOne => self.connections,
-            Start::Together => self.workers.unwrap_or(self.connections),
+            Start::Together => self.workers.unwrap_or_else(|| self.at_once()),
         }
     }
+}
+
+/// Whether a key that is off by default is off.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// How a flood begins.
@@ -343,6 +376,7 @@ impl Arm {
         if self.title.trim().is_empty() || self.why.trim().is_empty() {
             return Err("title and why must say something".into());
         }
+        client.check_load()?;
         if client.connections == 0 {
             return Err("client.connections: at least one connection is needed".into());
         }

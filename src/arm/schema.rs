@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, js
 use serde_json::{Map, Value, json};
 
 use super::{
-    AcceptBatch, AcceptPolicy, Answer, Arm, Bound, Expectations, Flags, KernelRange, Published,
-    Rate, Share, Sources, Span, SysctlValue,
+    AcceptBatch, AcceptPolicy, Answer, Arm, Bound, Expectations, Flags, KernelRange, PerSecond,
+    Published, Rate, Share, Sources, Span, SysctlValue,
 };
 use crate::figure::NAMED;
 
@@ -31,7 +31,23 @@ pub fn arm_file_schema() -> Schema {
             }),
         );
     }
+    if let Some(client) = schema.pointer_mut("/$defs/ClientSpec/properties") {
+        steps(client);
+    }
     schema
+}
+
+/// What a file may write for the load over time: lists of steps, and how long each of them lasts.
+fn steps(client: &mut Value) {
+    for key in ["rate", "concurrency"] {
+        let mut one = client[key].take();
+        let description = one["description"].take();
+        client[key] = json!({
+            "description": description,
+            "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }]
+        });
+    }
+    client["step"] = client["duration"].clone();
 }
 
 /// A type that an arm file writes as something simpler.
@@ -86,6 +102,12 @@ written_as!(Rate, "Rate", _generator => json_schema!({
     "description": "Bits per second with their unit.",
     "type": "string",
     "examples": ["512kbit", "10mbit"]
+}));
+
+written_as!(PerSecond, "PerSecond", _generator => json_schema!({
+    "description": "Connections per second.",
+    "type": "string",
+    "examples": ["0.5/s", "150/s"]
 }));
 
 written_as!(Sources, "Sources", _generator => json_schema!({

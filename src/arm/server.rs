@@ -32,7 +32,7 @@ pub struct ServerSpec {
     #[serde(default = "one")]
     pub reuseport: u32,
     /// How many ports it listens on, each with a socket of its own; clients use them in turn.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub ports: u32,
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +48,11 @@ const fn yes() -> bool {
 
 const fn one() -> u32 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_one(n: &u32) -> bool {
+    *n == one()
 }
 
 impl ServerSpec {

@@ -1,7 +1,6 @@
 //! The flood client: many attempts, from many threads at once or from one thread in order.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,10 +10,11 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
-use super::Clock;
 use super::attempt::{Close, Running, Step};
 use super::clock::thread_cpu_us;
+use super::schedule::Turn;
 use super::target::{Progress, Target};
+use super::{Clock, Schedule};
 use crate::arm::{ClientSpec, Start};
 use crate::observation::Attempt;
 
@@ -48,8 +48,8 @@ pub struct Flood {
 
 struct Shared {
     target: Target,
-    spec: ClientSpec,
-    next: AtomicU32,
+    start: Start,
+    schedule: Schedule,
     gate: Gate,
 }
 
@@ -77,6 +77,8 @@ pub struct Harvest {
     pub workers: u32,
     /// Why there were not more.
     pub problem: Option<String>,
+    /// Attempts of an open loop that found no thread free at their time.
+    pub starved: u32,
 }
 
 /// The barrier at which the workers wait for the trial's clock, or for the word that there will be none.
@@ -142,14 +144,18 @@ impl Flood {
     ///
     /// # Errors
     /// Not even one thread could be started.
-    pub fn prepare(spec: &ClientSpec, target: Target) -> Result<Self, FloodError> {
+    pub fn prepare(
+        spec: &ClientSpec,
+        schedule: Schedule,
+        target: Target,
+    ) -> Result<Self, FloodError> {
         const STACK: usize = 128 * 1024;
         let wanted = spec.threads();
         let mut flood = Self {
             shared: Arc::new(Shared {
                 target,
-                spec: spec.clone(),
-                next: AtomicU32::new(0),
+                start: spec.start,
+                schedule,
                 gate: Gate::default(),
             }),
             workers: Vec::new(),
@@ -160,7 +166,7 @@ impl Flood {
             let worker = thread::Builder::new()
                 .name(format!("client-{number}"))
                 .stack_size(STACK)
-                .spawn(move || shared.work())
+                .spawn(move || shared.work(number - 1))
                 .map_err(|source| FloodError::Thread {
                     number,
                     wanted,
@@ -201,6 +207,7 @@ impl Flood {
             blind: Vec::new(),
             workers: self.running(),
             problem: self.problem.as_ref().map(ToString::to_string),
+            starved: 0,
         };
         let mut failure = None;
         for worker in self.workers.drain(..) {
@@ -221,6 +228,7 @@ impl Flood {
             Err(error)
         } else {
             harvest.attempts.sort_by_key(|attempt| attempt.n);
+            harvest.starved = self.shared.schedule.starved();
             let blind = self.shared.target.blind.lock();
             harvest.blind = std::mem::take(&mut *blind.unwrap_or_else(PoisonError::into_inner));
             Ok(harvest)
@@ -241,13 +249,14 @@ impl Drop for Flood {
 }
 
 impl Shared {
-    fn work(&self) -> Result<Share, FloodError> {
+    /// The work of a worker, numbered from 0.
+    fn work(&self, worker: u32) -> Result<Share, FloodError> {
         let Release::Go(clock) = self.gate.pass() else {
             return Ok(Share::default());
         };
         let before = thread_cpu_us();
-        let mut share = match self.spec.start {
-            Start::Together => self.in_turn(clock),
+        let mut share = match self.start {
+            Start::Together => self.in_turn(worker, clock),
             Start::OneByOne => self.all_from_one_thread(clock),
         }?;
         share.cpu_us = thread_cpu_us()
@@ -256,26 +265,14 @@ impl Shared {
         Ok(share)
     }
 
-    /// When an attempt is meant to start: spread evenly, from 0.
-    fn intended_us(&self, n: u32) -> u64 {
-        self.spec.spread.as_us() * u64::from(n) / u64::from(self.spec.connections)
-    }
-
     /// One attempt after the other, as long as there are any left for this worker.
-    fn in_turn(&self, clock: Clock) -> Result<Share, FloodError> {
+    fn in_turn(&self, worker: u32, clock: Clock) -> Result<Share, FloodError> {
         let mut share = Share::default();
-        loop {
-            let n = self.next.fetch_add(1, Ordering::Relaxed);
-            if n >= self.spec.connections {
-                return Ok(share);
-            }
-            // An attempt that had to wait for a free worker is meant to start when the worker is free.
-            let free_us = if share.attempts.is_empty() {
-                0
-            } else {
-                clock.now_us()
-            };
-            let intended_us = self.intended_us(n).max(free_us);
+        let mut last_us = None;
+        while let Some(Turn { n, intended_us }) =
+            self.schedule.turn(worker, last_us, clock.now_us())
+        {
+            last_us = Some(intended_us);
             let mut wake = self.wait(&mut Vec::new(), clock.until(intended_us))?;
             if wake == Wake::Interrupted {
                 return Ok(share);
@@ -302,6 +299,7 @@ impl Shared {
                 }
             }
         }
+        Ok(share)
     }
 
     /// All attempts from this thread: each connect is sent in its turn, none waits for another.
@@ -311,13 +309,14 @@ impl Shared {
         let mut running: Vec<Running> = Vec::new();
         let mut next = 0;
         loop {
-            while next < self.spec.connections && clock.until(self.intended_us(next)).is_zero() {
-                let step = Running::begin(next, self.intended_us(next), target, clock);
+            while let Some(due_us) = self.schedule.start_us(next)
+                && clock.until(due_us).is_zero()
+            {
+                let step = Running::begin(next, due_us, target, clock);
                 running.extend(share.take(step, progress));
                 next += 1;
             }
-            let upcoming =
-                (next < self.spec.connections).then(|| clock.until(self.intended_us(next)));
+            let upcoming = self.schedule.start_us(next).map(|us| clock.until(us));
             let rest = running
                 .iter()
                 .map(|one| one.time_left(clock))

@@ -5,11 +5,13 @@ mod clock;
 mod flood;
 mod interrupt;
 mod pace;
+mod schedule;
 mod server;
 mod target;
 
 pub use clock::Clock;
 pub use flood::{Flood, FloodError, Harvest};
 pub use interrupt::Interrupt;
+pub use schedule::Schedule;
 pub use server::{Server, ServerError, ServerLog};
 pub use target::{Progress, Target};

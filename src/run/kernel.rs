@@ -11,7 +11,8 @@ use super::sampler::{Sampler, Watched};
 use super::{Lab, TrialError};
 use crate::arm::{Arm, Family, LinkKind};
 use crate::load::{
-    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
+    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Schedule, Server, ServerError,
+    ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
@@ -95,7 +96,7 @@ impl Lab for KernelLab {
             Vec::new()
         };
         let addresses = watched.addresses.clone();
-        let flood = prepare_flood(&topology, arm, addresses, progress, &self.interrupt)?;
+        let flood = prepare_flood(&topology, trial, addresses, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
@@ -115,6 +116,7 @@ impl Lab for KernelLab {
             blind,
             workers,
             problem,
+            starved,
         } = flood.join()?;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
@@ -146,6 +148,7 @@ impl Lab for KernelLab {
                 generator: Generator {
                     workers: Some(workers),
                     problem,
+                    starved,
                     open_files: getrlimit(Resource::RLIMIT_NOFILE)
                         .map(|(soft, _)| soft)
                         .ok(),
@@ -207,11 +210,12 @@ fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
 
 fn prepare_flood(
     topology: &Topology,
-    arm: &Arm,
+    trial: Trial<'_>,
     addresses: Vec<SocketAddr>,
     progress: &Arc<Progress>,
     interrupt: &Interrupt,
 ) -> Result<Flood, TrialError> {
+    let arm = &trial.arm.settings;
     let target = Target {
         addresses,
         sources: arm.client.sources,
@@ -225,9 +229,10 @@ fn prepare_flood(
         interrupt: interrupt.clone(),
     };
     let spec = arm.client.clone();
+    let schedule = Schedule::new(&spec, trial.seed);
     Ok(topology
         .client()
-        .run(move || Flood::prepare(&spec, target))??)
+        .run(move || Flood::prepare(&spec, schedule, target))??)
 }
 
 /// The first look, which also proves that every socket listens before a client is started.

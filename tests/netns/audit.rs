@@ -143,6 +143,7 @@ fn half_open() -> Result<(), Failed> {
         answer: Answer::default(),
         listen: true,
         reuseport: 1,
+        ports: 1,
         defer_accept: Some(Span::from_ms(30_000)),
         close_first_at: None,
     };
