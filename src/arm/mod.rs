@@ -29,7 +29,7 @@ pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
-pub use sources::{Bind, Engine, Sources, ports_of};
+pub use sources::{Bind, Engine, Sources, port_range};
 pub use span::Span;
 
 use crate::figure::Figure;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -135,13 +136,13 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 /// Its value in a fresh namespace (Documentation/networking/ip-sysctl.rst).
 const DEFAULT_PORTS: &str = "32768 60999";
 
-/// How many ports a range such as `32768 60999` has.
-pub fn ports_of(range: &str) -> Option<u32> {
-    let mut ends = range.split_whitespace().map(str::parse::<u16>);
-    let (Some(Ok(low)), Some(Ok(high)), None) = (ends.next(), ends.next(), ends.next()) else {
-        return None;
-    };
-    Some((u32::from(high) + 1).saturating_sub(low.into()))
+/// The ports of a range such as `32768 60999`.
+pub fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let mut ends = text.split_whitespace().map(str::parse::<u16>);
+    match (ends.next(), ends.next(), ends.next()) {
+        (Some(Ok(low)), Some(Ok(high)), None) => Some(low..=high),
+        _ => None,
+    }
 }
 
 impl Arm {
@@ -186,7 +187,7 @@ impl Arm {
             Some(value) => (value.as_str(), "set by this arm"),
             None => (DEFAULT_PORTS, "the kernel's default"),
         };
-        let Some(ports) = ports_of(range) else {
+        let Some(ports) = port_range(range) else {
             return Err(format!(
                 "sysctl.\"{PORT_RANGE}\" = \"{range}\" is not two port numbers"
             ));
@@ -201,6 +202,7 @@ impl Arm {
         } else {
             "workers"
         };
+        let ports = u32::try_from(ports.count()).unwrap_or(u32::MAX);
         let uses = self.uses_of_a_port();
         if open > ports.saturating_mul(uses) && !self.expects_local_limit() {
             let each = if uses > 1 {

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -20,7 +21,7 @@ pub(super) const QUESTION: &[u8] = b"PING\n";
 
 /// An attempt on its way.
 pub(super) struct Running {
-    socket: Socket,
+    socket: Arc<Socket>,
     record: Attempt,
     deadline_us: u64,
     heard: Vec<u8>,
@@ -31,7 +32,7 @@ pub(super) enum Step {
     /// The attempt goes on.
     Goes(Running),
     /// The attempt has ended; its socket, if it has one, is to be closed when it is time.
-    Ended(Attempt, Option<Socket>, Close),
+    Ended(Attempt, Option<Arc<Socket>>, Close),
 }
 
 /// When the socket of an attempt that has ended is to be closed.
@@ -87,7 +88,7 @@ impl Running {
         });
         let running = Self {
             deadline_us: started_us.saturating_add(target.timeout_us),
-            socket,
+            socket: Arc::new(socket),
             record,
             heard: Vec::new(),
         };
@@ -102,6 +103,11 @@ impl Running {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The socket, for who must know it open while the attempt goes on.
+    pub(super) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
     }
 
     /// What to poll for.
@@ -170,7 +176,7 @@ impl Running {
 
     fn send(mut self, clock: Clock) -> Step {
         // A line of a few bytes fits the empty send buffer of a fresh connection whole.
-        match self.socket.write(QUESTION) {
+        match (&*self.socket).write(QUESTION) {
             Ok(_) => {
                 self.record.stage = Stage::Receive;
                 Step::Goes(self)
@@ -184,7 +190,7 @@ impl Running {
     fn receive(mut self, target: &Target, clock: Clock) -> Step {
         loop {
             let mut bytes = [0; 64];
-            match self.socket.read(&mut bytes) {
+            match (&*self.socket).read(&mut bytes) {
                 Ok(0) => {
                     let (ended, close) = match self.heard.as_slice() {
                         [] => (Ended::EndOfStream, Close::Now),
@@ -219,7 +225,8 @@ impl Running {
         }
     }
 
-    fn failed(mut self, error: &io::Error, clock: Clock) -> Step {
+    /// A system call on its behalf failed.
+    pub(super) fn failed(mut self, error: &io::Error, clock: Clock) -> Step {
         self.record.errno = Some(errno_of(error));
         self.end(Ended::Error, Close::Now, clock)
     }

@@ -14,8 +14,8 @@ use super::attempt::{Close, Running, Step};
 use super::clock::thread_cpu_us;
 use super::schedule::Turn;
 use super::target::{Progress, Target};
-use super::{Clock, Schedule};
-use crate::arm::{ClientSpec, Start};
+use super::{Clock, Schedule, events};
+use crate::arm::{ClientSpec, Engine, Start};
 use crate::observation::Attempt;
 
 /// A flood that could not be raised.
@@ -46,20 +46,20 @@ pub struct Flood {
     problem: Option<FloodError>,
 }
 
-struct Shared {
-    target: Target,
-    start: Start,
-    schedule: Schedule,
+pub(super) struct Shared {
+    pub(super) target: Target,
+    pub(super) spec: ClientSpec,
+    pub(super) schedule: Schedule,
     gate: Gate,
 }
 
 /// What one worker brings home.
 #[derive(Default)]
-struct Share {
-    attempts: Vec<Attempt>,
-    held: Vec<Socket>,
+pub(super) struct Share {
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) held: Vec<Arc<Socket>>,
     /// Answered connections that are kept open, with their time to close; the first is the next.
-    kept: VecDeque<(u64, Socket)>,
+    kept: VecDeque<(u64, Arc<Socket>)>,
     cpu_us: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Harvest {
     /// Every attempt, by number.
     pub attempts: Vec<Attempt>,
     /// Connections of silent clients, open until this is dropped.
-    pub held: Vec<Socket>,
+    pub held: Vec<Arc<Socket>>,
     /// The workers' processor time.
     pub cpu_us: Option<u64>,
     /// Looks at the server's side that failed.
@@ -154,7 +154,7 @@ impl Flood {
         let mut flood = Self {
             shared: Arc::new(Shared {
                 target,
-                start: spec.start,
+                spec: spec.clone(),
                 schedule,
                 gate: Gate::default(),
             }),
@@ -250,14 +250,15 @@ impl Drop for Flood {
 
 impl Shared {
     /// The work of a worker, numbered from 0.
-    fn work(&self, worker: u32) -> Result<Share, FloodError> {
+    fn work(self: &Arc<Self>, worker: u32) -> Result<Share, FloodError> {
         let Release::Go(clock) = self.gate.pass() else {
             return Ok(Share::default());
         };
         let before = thread_cpu_us();
-        let mut share = match self.start {
-            Start::Together => self.in_turn(worker, clock),
-            Start::OneByOne => self.all_from_one_thread(clock),
+        let mut share = match (self.spec.engine, self.spec.start) {
+            (Engine::Async, _) => events::run(self, clock),
+            (Engine::Threads, Start::Together) => self.in_turn(worker, clock),
+            (Engine::Threads, Start::OneByOne) => self.all_from_one_thread(clock),
         }?;
         share.cpu_us = thread_cpu_us()
             .zip(before)

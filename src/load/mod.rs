@@ -1,7 +1,8 @@
-//! The two ends of an experiment: the slow-accept server and the flood client, both of plain threads.
+//! The two ends of an experiment: the slow-accept server and the flood client, of plain threads or, for very many connections, of events.
 
 mod attempt;
 mod clock;
+mod events;
 mod flood;
 mod interrupt;
 mod pace;

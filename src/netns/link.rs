@@ -1,4 +1,4 @@
-//! Interfaces, addresses and neighbours through rtnetlink. The only place that runs an asynchronous runtime.
+//! Interfaces, addresses and neighbours through rtnetlink.
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -26,6 +26,22 @@ pub(super) struct End {
     pub(super) ip: IpAddr,
     /// The length of the network's prefix.
     pub(super) prefix: u8,
+}
+
+impl End {
+    /// Whether an address lies in its network.
+    pub(super) fn reaches(&self, ip: IpAddr) -> bool {
+        let prefix = u32::from(self.prefix);
+        match (self.ip, ip) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => {
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= prefix
+            }
+            (IpAddr::V6(own), IpAddr::V6(ip)) => {
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= prefix
+            }
+            _ => false,
+        }
+    }
 }
 
 pub(super) fn loopback_up() -> Result<(), NetnsError> {
@@ -82,25 +98,58 @@ pub(super) fn configure(end: End, neighbour: End) -> Result<(), NetnsError> {
             .execute()
             .await
             .map_err(refused(&format!("bring up {}", end.name)))?;
-        let mut address = handle.address().add(index, end.ip, end.prefix);
-        if end.ip.is_ipv6() {
-            // Nobody else can have the address, and detection of duplicates would delay it by a second.
-            let flags = AddressAttribute::Flags(AddressFlags::Nodad);
-            address.message_mut().attributes.push(flags);
-        }
-        address.execute().await.map_err(refused(&format!(
-            "give {} the address {}",
-            end.name, end.ip
-        )))?;
-        handle
-            .neighbours()
-            .add(index, neighbour.ip)
-            .link_layer_address(&neighbour.mac)
-            .state(NeighbourState::Permanent)
-            .execute()
-            .await
-            .map_err(refused(&format!("preset the neighbour {}", neighbour.ip)))
+        add_address(&handle, index, end, end.ip).await?;
+        add_neighbour(&handle, index, neighbour.ip, neighbour.mac).await
     })
+}
+
+/// Gives an end in the calling thread's namespace further addresses of its network.
+pub(super) fn add_addresses(end: End, more: &[IpAddr]) -> Result<(), NetnsError> {
+    with_netlink(async |handle| {
+        let index = index_of(end.name)?;
+        for &ip in more {
+            add_address(&handle, index, end, ip).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Presets further addresses of the neighbour of an end in the calling thread's namespace.
+pub(super) fn add_neighbours(end: End, more: &[IpAddr], neighbour: End) -> Result<(), NetnsError> {
+    with_netlink(async |handle| {
+        let index = index_of(end.name)?;
+        for &ip in more {
+            add_neighbour(&handle, index, ip, neighbour.mac).await?;
+        }
+        Ok(())
+    })
+}
+
+async fn add_address(handle: &Handle, index: u32, end: End, ip: IpAddr) -> Result<(), NetnsError> {
+    let mut address = handle.address().add(index, ip, end.prefix);
+    if ip.is_ipv6() {
+        // Nobody else can have the address, and detection of duplicates would delay it by a second.
+        let flags = AddressAttribute::Flags(AddressFlags::Nodad);
+        address.message_mut().attributes.push(flags);
+    }
+    let operation = format!("give {} the address {ip}", end.name);
+    address.execute().await.map_err(refused(&operation))
+}
+
+async fn add_neighbour(
+    handle: &Handle,
+    index: u32,
+    ip: IpAddr,
+    mac: [u8; 6],
+) -> Result<(), NetnsError> {
+    handle
+        .neighbours()
+        .add(index, ip)
+        .link_layer_address(&mac)
+        .state(NeighbourState::Permanent)
+        .execute()
+        .await
+        .map_err(refused(&format!("preset the neighbour {ip}")))
 }
 
 /// Brings up an interface of the calling thread's namespace that has no address. Returns its index.

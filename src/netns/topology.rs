@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::link::{self, End};
 use super::{Namespace, NetnsError, sysctl};
-use crate::arm::{Family, LinkKind, LinkSpec, SysctlValue};
+use crate::arm::{Family, LinkKind, LinkSpec, Sources, SysctlValue};
 use crate::observation;
 
 /// A trial's namespaces, with their links up and their sysctls in force.
@@ -116,6 +116,24 @@ impl Topology {
     /// The client's namespace; the server's on a loopback link.
     pub fn client(&self) -> &Namespace {
         self.other.as_ref().unwrap_or(&self.server)
+    }
+
+    /// Gives the client's end of a link those source addresses that lie in its network. Others stay foreign, and who
+    /// binds to one is told so by the kernel. Every address of 127.0.0.0/8 is local on a loopback link.
+    ///
+    /// # Errors
+    /// An address that could not be given.
+    pub fn add_sources(&self, sources: &Sources) -> Result<(), NetnsError> {
+        let Some(client) = &self.other else {
+            return Ok(());
+        };
+        let [here, there] = ends(sources.family());
+        let wanted = |ip: &IpAddr| there.reaches(*ip) && *ip != here.ip && *ip != there.ip;
+        let more: Vec<IpAddr> = sources.iter().filter(wanted).collect();
+        let neighbours = more.clone();
+        client.run(move || link::add_addresses(there, &more))??;
+        let beside_them = move || link::add_neighbours(here, &neighbours, there);
+        self.server.run(beside_them)?
     }
 
     /// Sends a datagram there and back until one has made the whole way.

@@ -77,7 +77,8 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     }
     let total: u32 = outcomes.values().sum();
     let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
-    let (counters, went_back) = counters(measured, total, connect_timeouts);
+    let local_limits = outcomes.get(&Outcome::LocalLimit).copied().unwrap_or(0);
+    let (counters, went_back) = counters(measured, total - local_limits, connect_timeouts);
     let wire = measured.wire.as_ref().map(|log| {
         let repeated = Handshakes::of(measured, log).repeated(attempts);
         (log, WireResult::of(log, repeated))
@@ -249,8 +250,8 @@ const GAUGES: &[&str] = &[
     "Ip.DefaultTTL",
 ];
 
-/// The counters' growth, and the names of those that fell.
-fn counters(measured: &Measured, attempts: u32, connect_timeouts: u32) -> (Counters, Vec<String>) {
+/// The counters' growth in a trial that sent so many first SYNs, and the names of those that fell.
+fn counters(measured: &Measured, sent: u32, connect_timeouts: u32) -> (Counters, Vec<String>) {
     let (server, mut went_back) = deltas(&measured.server.counters);
     let (client, more) = match &measured.client {
         Some(client) => deltas(&client.counters),
@@ -263,7 +264,7 @@ fn counters(measured: &Measured, attempts: u32, connect_timeouts: u32) -> (Count
         || !server.contains_key("TcpExt.ListenOverflows")
     {
         Some("counters unavailable".to_owned())
-    } else if (attempts > 0 && opens == Some(0))
+    } else if (sent > 0 && opens == Some(0))
         || (connect_timeouts > 0 && measured.wire.is_none() && all_zero(measured))
     {
         Some("counters do not move here (sandboxed kernel?)".to_owned())

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ports::{Ports, ports};
 use super::{Outcome, Percentiles, TrialResult};
 use crate::arm::{Arm, Span, Start};
 use crate::observation::Measured;
@@ -21,6 +22,9 @@ pub struct SelfCheck {
     pub client_cpu_percent: Option<f64>,
     /// The longest time without a look at the listeners.
     pub sampler_gap_max_ms: Option<f64>,
+    /// Where the client's ports ended, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
 }
 
 /// A client that starts later than this has met another queue than the arm meant.
@@ -41,6 +45,7 @@ pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>)
         open_files: measured.generator.open_files,
         client_cpu_percent: share_percent(measured.cpu.client_us, all_ticks),
         sampler_gap_max_ms: longest_gap_us(measured).map(super::stats::ms),
+        ports: ports(arm, measured),
     }
 }
 
@@ -115,7 +120,7 @@ fn lateness(skew: &Percentiles) -> String {
 /// What to keep in mind about a trial that counts.
 pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
     let check = &result.self_check;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = check.ports.map(Ports::note).into_iter().collect();
     if let Some(skew) = lateness_of(arm, result)
         && skew.max.is_some_and(|ms| ms > LATE_MS)
     {

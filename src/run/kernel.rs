@@ -82,6 +82,9 @@ impl Lab for KernelLab {
     fn observe(&self, trial: Trial<'_>, progress: &Arc<Progress>) -> Result<Measured, TrialError> {
         let arm = &trial.arm.settings;
         let topology = Topology::build(&arm.link, &arm.sysctl)?;
+        if let Some(sources) = &arm.client.sources {
+            topology.add_sources(sources)?;
+        }
         let relay = start_relay(&topology, trial)?;
         let server = open_server(&topology, arm)?;
         let watched = Watched {

@@ -9,6 +9,8 @@ mod packet;
 #[cfg(feature = "lab")]
 mod process;
 #[cfg(feature = "lab")]
+mod readiness;
+#[cfg(feature = "lab")]
 mod sched;
 
 #[cfg(feature = "lab")]
@@ -20,5 +22,7 @@ pub(crate) use listener::{ListenQueue, listen_queue};
 pub(crate) use packet::PacketSocket;
 #[cfg(feature = "lab")]
 pub(crate) use process::{Pidfd, contain, die_with_parent};
+#[cfg(feature = "lab")]
+pub(crate) use readiness::watch;
 #[cfg(feature = "lab")]
 pub(crate) use sched::run_promptly;

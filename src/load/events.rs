@@ -1,0 +1,245 @@
+//! The event-driven engine: one thread, and a task of a kilobyte for each attempt that is under way.
+//!
+//! What an attempt does, records and leaves behind is [`Running`]'s, as with threads; here is only who waits for what.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use nix::poll::PollFlags;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use socket2::Socket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use super::Clock;
+use super::attempt::{Close, Running, Step};
+use super::flood::{FloodError, Share, Shared};
+use super::schedule::Turn;
+use super::target::Target;
+use crate::observation::Attempt;
+use crate::sys;
+
+/// Carries out the whole flood on the calling thread, and so in its namespace.
+pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodError> {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().map_err(failed)?;
+    let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+    let timer =
+        TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(|errno| failed(errno.into()))?;
+    runtime.block_on(async {
+        let engine = Engine {
+            shared,
+            clock,
+            turns: BinaryHeap::new(),
+            tasks: JoinSet::new(),
+            share: Share::default(),
+            alarm: Alarm::new(&timer).map_err(failed)?,
+        };
+        let interrupt = shared.target.interrupt.fd();
+        let interrupt = interrupt.map(|fd| sys::watch(fd, Interest::READABLE));
+        let interrupt = interrupt.transpose().map_err(failed)?;
+        let mut flood = pin!(engine.flood());
+        let ended = poll_fn(|context| {
+            let raised = interrupt.as_ref().map(|fd| fd.poll_read_ready(context));
+            match raised {
+                Some(Poll::Ready(raised)) => {
+                    Poll::Ready(raised.map(|_| Share::default()).map_err(failed))
+                }
+                _ => flood.as_mut().poll(context),
+            }
+        });
+        ended.await
+    })
+}
+
+fn failed(error: io::Error) -> FloodError {
+    FloodError::Worker(format!("event loop: {error}"))
+}
+
+/// A flood that one thread carries out.
+struct Engine<'a> {
+    shared: &'a Arc<Shared>,
+    clock: Clock,
+    /// The turns that workers have taken and not begun, the next on top: when, which attempt, whose.
+    turns: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    tasks: JoinSet<Done>,
+    share: Share,
+    alarm: Alarm<'a>,
+}
+
+/// What a task brings home.
+struct Done {
+    attempt: Attempt,
+    /// A connection that is to be held until the trial has been read.
+    held: Option<Arc<Socket>>,
+    /// Whose turn it was.
+    worker: u32,
+}
+
+impl Engine<'_> {
+    /// Begins every attempt at its time, in the order of those times.
+    async fn flood(mut self) -> Result<Share, FloodError> {
+        for worker in 0..self.shared.spec.tasks() {
+            self.take_turn(worker, None);
+        }
+        while !(self.turns.is_empty() && self.tasks.is_empty()) {
+            let next = self.turns.peek().map(|Reverse(turn)| *turn);
+            match next {
+                Some((intended_us, n, worker)) if self.clock.until(intended_us).is_zero() => {
+                    self.turns.pop();
+                    let target = &self.shared.target;
+                    let step = Running::begin(n, intended_us, target, self.clock);
+                    let shared = Arc::clone(self.shared);
+                    self.tasks
+                        .spawn(see_through(shared, step, worker, self.clock));
+                    // Those that have become ready meanwhile come first.
+                    yield_now().await;
+                    while let Some(done) = self.tasks.try_join_next() {
+                        self.take_in(done)?;
+                    }
+                }
+                _ => self.wait(next.map(|(intended_us, ..)| intended_us)).await?,
+            }
+        }
+        Ok(self.share)
+    }
+
+    /// The next attempt of a worker that is free.
+    fn take_turn(&mut self, worker: u32, last_us: Option<u64>) {
+        let turn = self
+            .shared
+            .schedule
+            .turn(worker, last_us, self.clock.now_us());
+        let turn = turn.map(|Turn { n, intended_us }| Reverse((intended_us, n, worker)));
+        self.turns.extend(turn);
+    }
+
+    /// Waits until an attempt is due or another has ended.
+    async fn wait(&mut self, due_us: Option<u64>) -> Result<(), FloodError> {
+        if let Some(due_us) = due_us {
+            self.alarm.set(due_us, self.clock).map_err(failed)?;
+        }
+        let (tasks, alarm) = (&mut self.tasks, &mut self.alarm);
+        let done = poll_fn(|context| match tasks.poll_join_next(context) {
+            Poll::Ready(Some(done)) => Poll::Ready(Ok(Some(done))),
+            _ => alarm.poll(context).map_ok(|()| None),
+        });
+        match done.await.map_err(failed)? {
+            Some(done) => self.take_in(done),
+            None => Ok(()),
+        }
+    }
+
+    fn take_in(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), FloodError> {
+        let done = done.map_err(|error| FloodError::Worker(error.to_string()))?;
+        self.take_turn(done.worker, Some(done.attempt.intended_us));
+        self.share.attempts.push(done.attempt);
+        self.share.held.extend(done.held);
+        Ok(())
+    }
+}
+
+/// Sees an attempt that has begun through to its end, and to the close of its connection.
+async fn see_through(shared: Arc<Shared>, mut step: Step, worker: u32, clock: Clock) -> Done {
+    let target = &shared.target;
+    let (attempt, socket, close) = loop {
+        match step {
+            Step::Goes(running) => step = to_its_end(running, target, clock).await,
+            Step::Ended(attempt, socket, close) => break (attempt, socket, close),
+        }
+    };
+    target.progress.ended(&attempt);
+    let mut held = None;
+    match close {
+        Close::Now => drop(socket),
+        Close::AtUs(at_us) => {
+            sleep(clock.until(at_us)).await;
+            drop(socket);
+        }
+        Close::Last => held = socket,
+    }
+    Done {
+        attempt,
+        held,
+        worker,
+    }
+}
+
+/// Waits for the socket, step by step. It is registered once, and closed only when it no longer is.
+async fn to_its_end(mut running: Running, target: &Target, clock: Clock) -> Step {
+    let socket = running.socket();
+    let fd = match sys::watch(socket.as_fd(), Interest::READABLE | Interest::WRITABLE) {
+        Ok(fd) => fd,
+        Err(error) => return running.failed(&error, clock),
+    };
+    loop {
+        let interest = if running.interest() == PollFlags::POLLOUT {
+            Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        };
+        let step = match timeout(running.time_left(clock), fd.ready(interest)).await {
+            Ok(Ok(mut ready)) => {
+                // A step goes on until the socket has nothing more for it.
+                let step = running.ready(target, clock);
+                ready.clear_ready();
+                step
+            }
+            Ok(Err(error)) => running.failed(&error, clock),
+            Err(_) if running.time_left(clock).is_zero() => running.expired(target, clock),
+            Err(_) => Step::Goes(running),
+        };
+        match step {
+            Step::Goes(on) => running = on,
+            ended @ Step::Ended(..) => return ended,
+        }
+    }
+}
+
+/// Wakes the engine's thread to the microsecond: the runtime's own clock counts milliseconds, and starts that it
+/// gathered would come as bursts.
+struct Alarm<'a> {
+    timer: &'a TimerFd,
+    rings: AsyncFd<BorrowedFd<'a>>,
+    set_us: Option<u64>,
+}
+
+impl<'a> Alarm<'a> {
+    fn new(timer: &'a TimerFd) -> io::Result<Self> {
+        Ok(Self {
+            timer,
+            rings: sys::watch(timer.as_fd(), Interest::READABLE)?,
+            set_us: None,
+        })
+    }
+
+    /// Sets it to a time that is still to come; one that has passed meanwhile rings at once.
+    fn set(&mut self, at_us: u64, clock: Clock) -> io::Result<()> {
+        if self.set_us != Some(at_us) {
+            // Zero would turn it off.
+            let rest = clock.until(at_us).max(Duration::from_nanos(1));
+            let once = Expiration::OneShot(TimeSpec::from_duration(rest));
+            self.timer.set(once, TimerSetTimeFlags::empty())?;
+            self.set_us = Some(at_us);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.rings.poll_read_ready(context).map_ok(|mut ready| {
+            ready.clear_ready();
+            self.set_us = None;
+        })
+    }
+}
