@@ -7,6 +7,7 @@ mod audit;
 mod audit_program;
 mod cases;
 mod charts;
+mod engines;
 mod facts;
 mod hold;
 mod kernel;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         audit_program::trials(),
         cases::trials(),
         charts::trials(),
+        engines::trials(),
         facts::trials(),
         hold::trials(),
         kernel::trials(),
