@@ -9,6 +9,7 @@ mod cases;
 mod charts;
 mod facts;
 mod hold;
+mod http;
 mod kernel;
 mod namespaces;
 mod runs;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         charts::trials(),
         facts::trials(),
         hold::trials(),
+        http::trials(),
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
