@@ -9,6 +9,7 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod protocol;
 mod rate;
 mod schema;
 mod server;
@@ -26,6 +27,7 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
@@ -50,7 +52,7 @@ pub struct Arm {
     /// The flood.
     #[serde(default)]
     pub client: ClientSpec,
-    /// Who sends first.
+    /// What client and server say.
     #[serde(default)]
     pub protocol: Protocol,
     /// What lies between client and server.
@@ -166,29 +168,6 @@ pub enum Start {
     Together,
     /// A single thread, non-blocking connects, in order.
     OneByOne,
-}
-
-/// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Protocol {
-    /// Who speaks first.
-    #[serde(default)]
-    pub speaks_first: SpeaksFirst,
-}
-
-/// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SpeaksFirst {
-    /// The server sends its answer on accept.
-    #[default]
-    Server,
-    /// The client sends a line, the server answers it.
-    Client,
-    /// Neither: a client is well when it is connected. It looks at the server's side when its timeout has passed,
-    /// and holds the connection until the trial has been read.
-    Nobody,
 }
 
 /// A sysctl's value as it is written: `4096` or `"32768 60999"` in a file.
@@ -407,6 +386,7 @@ impl Arm {
         self.check_sysctls()?;
         self.check_sources()?;
         self.check_ports()?;
+        self.server.answer.check(&self.protocol)?;
         self.server.check()
     }
 

@@ -12,19 +12,17 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
+use super::conversation::{Conversation, Said};
 use super::target::Target;
-use crate::arm::{Answer, Bind, SpeaksFirst};
+use crate::arm::{Bind, SpeaksFirst};
 use crate::observation::{Attempt, Ended, Stage};
-
-/// The line that a client sends when it speaks first.
-pub(super) const QUESTION: &[u8] = b"PING\n";
 
 /// An attempt on its way.
 pub(super) struct Running {
     socket: Arc<Socket>,
     record: Attempt,
     deadline_us: u64,
-    heard: Vec<u8>,
+    conversation: Conversation,
 }
 
 /// What a step leads to.
@@ -90,7 +88,7 @@ impl Running {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket: Arc::new(socket),
             record,
-            heard: Vec::new(),
+            conversation: Conversation::new(target.http.as_ref(), address),
         };
         match connect {
             Ok(()) => running.connected(target, clock),
@@ -137,14 +135,22 @@ impl Running {
 
     /// Its time is up.
     pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
-        let right = Answer::right();
-        let ended = match (self.record.stage, target.speaks_first) {
-            (Stage::Receive, _) if self.heard == right.as_bytes() => Ended::Answered,
-            (Stage::Receive, _) if !self.heard.is_empty() => Ended::WrongAnswer,
-            (Stage::Receive, SpeaksFirst::Nobody) => Ended::Held,
-            _ => Ended::TimeUp,
+        let said = match self.record.stage {
+            Stage::Receive => self.conversation.said(),
+            Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => Said::Nothing,
         };
-        if self.record.connected_us.is_some() && self.heard.is_empty() {
+        let ended = match said {
+            Said::Right => Ended::Answered,
+            Said::Wrong => Ended::WrongAnswer,
+            Said::Nothing
+                if self.record.stage == Stage::Receive
+                    && target.speaks_first == SpeaksFirst::Nobody =>
+            {
+                Ended::Held
+            }
+            Said::Nothing | Said::Part => Ended::TimeUp,
+        };
+        if self.record.connected_us.is_some() && matches!(ended, Ended::Held | Ended::TimeUp) {
             let local = self.local();
             self.record.server_side =
                 local.and_then(|local| target.server_side(self.record.n, local));
@@ -175,8 +181,8 @@ impl Running {
     }
 
     fn send(mut self, clock: Clock) -> Step {
-        // A line of a few bytes fits the empty send buffer of a fresh connection whole.
-        match (&*self.socket).write(QUESTION) {
+        // A question of few bytes fits the empty send buffer of a fresh connection whole.
+        match (&*self.socket).write(&self.conversation.question()) {
             Ok(_) => {
                 self.record.stage = Stage::Receive;
                 Step::Goes(self)
@@ -189,31 +195,24 @@ impl Running {
     /// Reads what there is: whoever waits by edges is not woken again for the rest.
     fn receive(mut self, target: &Target, clock: Clock) -> Step {
         loop {
-            let mut bytes = [0; 64];
+            let mut bytes = [0; 4096];
             match (&*self.socket).read(&mut bytes) {
                 Ok(0) => {
-                    let (ended, close) = match self.heard.as_slice() {
-                        [] => (Ended::EndOfStream, Close::Now),
-                        heard if heard == Answer::right().as_bytes() => {
-                            let until_us = clock.now_us().saturating_add(target.hold_us);
-                            let is_held = target.hold_us > 0;
-                            let close = is_held.then_some(Close::AtUs(until_us));
-                            (Ended::Answered, close.unwrap_or(Close::Now))
-                        }
-                        _ => (Ended::WrongAnswer, Close::Now),
+                    self.conversation.hear(&[]);
+                    return match self.conversation.said() {
+                        Said::Nothing => self.end(Ended::EndOfStream, Close::Now, clock),
+                        said => self.heard(said, target, clock),
                     };
-                    return self.end(ended, close, clock);
                 }
                 Ok(length) => {
-                    if self.heard.is_empty() {
+                    if self.record.first_byte_us.is_none() {
                         self.record.first_byte_us = Some(clock.now_us());
                     }
-                    // Enough to tell a wrong answer; the rest is read and dropped.
-                    self.heard.extend(
-                        bytes
-                            .iter()
-                            .take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))),
-                    );
+                    self.conversation.hear(&bytes[..length]);
+                    if self.conversation.is_over() {
+                        let said = self.conversation.said();
+                        return self.heard(said, target, clock);
+                    }
                     // A stream without an end ends with the client's time.
                     if self.time_left(clock).is_zero() {
                         return Step::Goes(self);
@@ -223,6 +222,18 @@ impl Running {
                 Err(error) => return self.failed(&error, clock),
             }
         }
+    }
+
+    /// The conversation is over; a client that was answered may keep its connection for a while.
+    fn heard(self, said: Said, target: &Target, clock: Clock) -> Step {
+        if said != Said::Right {
+            return self.end(Ended::WrongAnswer, Close::Now, clock);
+        }
+        let close = match target.hold_us {
+            0 => Close::Now,
+            hold_us => Close::AtUs(clock.now_us().saturating_add(hold_us)),
+        };
+        self.end(Ended::Answered, close, clock)
     }
 
     /// A system call on its behalf failed.
@@ -254,9 +265,6 @@ fn bind(socket: &Socket, source: IpAddr, mode: Bind) -> io::Result<()> {
     }
     socket.bind(&SocketAddr::new(source, 0).into())
 }
-
-/// More of a wrong answer than this is not kept.
-const MOST_HEARD: usize = 4096;
 
 fn later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)

@@ -1,9 +1,13 @@
-//! The two ends of an experiment: the slow-accept server and the flood client, of plain threads or, for very many connections, of events.
+//! The two ends of an experiment: the slow-accept server and the flood client, both of plain threads; for very many
+//! connections the client is driven by events.
 
 mod attempt;
+mod caller;
 mod clock;
+mod conversation;
 mod events;
 mod flood;
+mod http;
 mod interrupt;
 mod pace;
 mod schedule;

@@ -1,4 +1,4 @@
-//! When the server accepts: in a loop with pauses, by plan, or never.
+//! When a server accepts.
 
 use crate::arm::{AcceptBatch, AcceptPolicy, ServerSpec};
 
@@ -58,8 +58,8 @@ impl Pace {
     }
 
     /// Nothing is accepted before this time.
-    pub(super) fn rest(&mut self, until_us: u64) {
-        self.not_before_us = until_us;
+    pub(super) fn not_before(&mut self, at_us: u64) {
+        self.not_before_us = at_us;
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
         pace.accepted(5);
         assert_eq!(pace.next_us(10), None);
         assert_eq!(
-            super::Pace {
+            Pace {
                 policy: AcceptPolicy::Never,
                 ..pace
             }

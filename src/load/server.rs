@@ -3,7 +3,7 @@
 //! One thread waits for everything at once, so that a client that stays silent never holds up the accept loop.
 //! Answering takes no time of its own: the pause after each accept is the whole service time.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
 use super::attempt::errno_of;
+use super::caller::{self, Caller, Heard};
 use super::clock::thread_cpu_us;
 use super::pace::Pace;
-use crate::arm::{ServerSpec, SpeaksFirst};
+use crate::arm::{Protocol as Conversation, ServerSpec};
 use crate::observation::Accept;
 use crate::sys;
 
@@ -74,7 +75,7 @@ impl Server {
     pub fn open(
         ip: IpAddr,
         spec: &ServerSpec,
-        speaks_first: SpeaksFirst,
+        protocol: &Conversation,
     ) -> Result<Self, ServerError> {
         let mut address = SocketAddr::new(ip, 0);
         let mut addresses = Vec::new();
@@ -102,7 +103,8 @@ impl Server {
         let (sockets, stop) = (Arc::new(sockets), Arc::new(stop));
         let (begin, inbox) = mpsc::channel::<(Clock, mpsc::SyncSender<()>)>();
         let body = {
-            let (sockets, stop, spec) = (Arc::clone(&sockets), Arc::clone(&stop), spec.clone());
+            let (sockets, stop) = (Arc::clone(&sockets), Arc::clone(&stop));
+            let (spec, protocol) = (spec.clone(), protocol.clone());
             move || {
                 let Ok((clock, ready)) = inbox.recv() else {
                     return Ok(ServerLog::default());
@@ -114,7 +116,7 @@ impl Server {
                     stop: &stop,
                     pace: Pace::new(&spec),
                     spec: &spec,
-                    speaks_first,
+                    protocol: &protocol,
                     clock,
                     open: Vec::new(),
                     log: ServerLog::default(),
@@ -236,11 +238,11 @@ struct Loop<'a> {
     sockets: &'a [Socket],
     stop: &'a EventFd,
     spec: &'a ServerSpec,
-    speaks_first: SpeaksFirst,
+    protocol: &'a Conversation,
     clock: Clock,
     pace: Pace,
-    /// Accepted connections that still have something to say, with their place in the log.
-    open: Vec<(usize, Socket)>,
+    /// Accepted connections that still have something to say.
+    open: Vec<Caller>,
     log: ServerLog,
 }
 
@@ -266,7 +268,7 @@ impl Loop<'_> {
             poll.extend(
                 self.open
                     .iter()
-                    .map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)),
+                    .map(|one| PollFd::new(one.socket.as_fd(), PollFlags::POLLIN)),
             );
             wait(&mut poll, rest)?;
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
@@ -342,43 +344,45 @@ impl Loop<'_> {
                     peer,
                     error: None,
                 });
-                match self.speaks_first {
-                    SpeaksFirst::Server => self.answer(n, socket),
-                    SpeaksFirst::Client | SpeaksFirst::Nobody => self.open.push((n, socket)),
+                if caller::waits(self.protocol) {
+                    self.open.push(Caller::new(n, socket));
+                } else {
+                    self.answer(n, &socket);
                 }
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
                 self.log.failures.push(errno_of(&error));
-                self.pace.rest(self.clock.now_us() + AFTER_FAILURE_US);
+                self.pace.not_before(self.clock.now_us() + AFTER_FAILURE_US);
                 false
             }
         }
     }
 
-    fn answer(&mut self, n: usize, mut socket: Socket) {
-        if let Some(text) = self.spec.answer.turn(n)
-            && let Err(error) = socket.write_all(text.as_bytes())
+    fn answer(&mut self, n: usize, socket: &Socket) {
+        if let Some(word) = self.spec.answer.turn(n)
+            && let Err(error) = caller::answer(socket, word, self.protocol)
         {
             self.log.accepts[n].error = Some(errno_of(&error));
         }
     }
 
-    /// Reads from the connections that have something to read: answers a line, closes what has ended.
+    /// Reads from the connections that have something to read: answers a question, closes what has ended.
     fn converse(&mut self, ready: &[bool]) {
-        for ((n, mut socket), is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
+        for (one, is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
+            let n = one.n;
             if !is_ready {
-                self.open.push((n, socket));
+                self.open.push(one);
                 continue;
             }
-            let mut bytes = [0; 64];
-            match socket.read(&mut bytes) {
-                Ok(0) => self.log.accepts[n].error = Some("EOF".into()),
-                Ok(length) if bytes[..length].contains(&b'\n') => self.answer(n, socket),
-                Ok(_) => self.open.push((n, socket)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.open.push((n, socket)),
-                Err(error) => self.log.accepts[n].error = Some(errno_of(&error)),
+            match one.read(self.protocol) {
+                Heard::Part(one) => self.open.push(one),
+                Heard::Question(socket) => self.answer(n, &socket),
+                Heard::Gone(error) => {
+                    let how = error.map_or_else(|| "EOF".into(), |error| errno_of(&error));
+                    self.log.accepts[n].error = Some(how);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Interrupt;
-use crate::arm::{Bind, Sources, SpeaksFirst};
+use crate::arm::{Bind, Http, Sources, SpeaksFirst};
 use crate::observation::{Attempt, Ended, ServerSide};
 use crate::probe::diag::Diag;
 
@@ -45,6 +45,8 @@ pub struct Target {
     pub bind: Bind,
     /// Who speaks first.
     pub speaks_first: SpeaksFirst,
+    /// What is asked where the conversation is HTTP.
+    pub http: Option<Http>,
     /// The limit for connect and, separately, for the answer.
     pub timeout_us: u64,
     /// How long an answered connection is kept open.

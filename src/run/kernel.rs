@@ -201,14 +201,10 @@ fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Run
 }
 
 fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
-    let (ip, spec, first) = (
-        topology.server_ip,
-        arm.server.clone(),
-        arm.protocol.speaks_first,
-    );
+    let (ip, spec, protocol) = (topology.server_ip, arm.server.clone(), arm.protocol.clone());
     Ok(topology
         .server
-        .run(move || Server::open(ip, &spec, first))??)
+        .run(move || Server::open(ip, &spec, &protocol))??)
 }
 
 fn prepare_flood(
@@ -224,6 +220,7 @@ fn prepare_flood(
         sources: arm.client.sources,
         bind: arm.client.bind,
         speaks_first: arm.protocol.speaks_first,
+        http: arm.protocol.http.clone(),
         timeout_us: arm.client.timeout.as_us(),
         hold_us: arm.client.hold.as_us(),
         diag: Mutex::new(topology.server.run(Diag::open)??),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use backlog_lab::arm::{Arm, Catalog, Engine, Source};
+use backlog_lab::arm::{Arm, Catalog, Engine};
 use backlog_lab::load::Progress;
 use backlog_lab::plan::Plan;
 use backlog_lab::run::{KernelLab, Lab};
@@ -56,18 +56,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn arm(text: &str) -> Result<Arm, Failed> {
-    let text = format!("title = \"t\"\nwhy = \"w\"\n{text}");
-    let arms = Source::new("t", &text).expand(&[]);
-    Ok(arms.map_err(|error| error.to_string())?.remove(0))
-}
-
 /// An answer is recorded when it comes, and the trial lasts until its connection has been held.
 fn answered_connections_are_held(engine: Engine) -> Result<(), Failed> {
     const HOLD_US: u64 = 200_000;
     for start in ["together", "one-by-one"] {
-        let mut arm = arm(&format!(
-            "server.backlog = 16\n[client]\nconnections = 6\nhold = \"200ms\"\nstart = \"{start}\""
+        let mut arm: Arm = toml::from_str(&format!(
+            "title = \"t\"\nwhy = \"w\"\nserver.backlog = 16\n\
+             [client]\nconnections = 6\nhold = \"200ms\"\nstart = \"{start}\""
         ))?;
         arm.client.engine = engine;
         let plan = Plan::new(vec![arm], 1, 1, Vec::new());
@@ -120,23 +115,66 @@ fn out_of_descriptors(engine: Engine) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Twelve trials of each engine: the figures of arms A, B and C do not differ.
+/// Twelve trials of each engine: no figure of arms A, B and C is really different but what belongs to the engine.
 #[expect(clippy::print_stdout, reason = "the table is what a soak is for")]
 fn engines_agree() {
-    const TRIALS: u32 = 12;
-    let catalog = Catalog::new(Path::new("/nonexistent"));
-    for (name, slack) in [("arm-a", 0.1), ("arm-b", 0.0), ("arm-c", 0.1)] {
-        let mean = |engine: Engine, figure: &str| {
-            let figure = figure.parse().expect("a figure");
-            let values = (0..TRIALS).map(|_| {
-                let arms = catalog.load(&[name.to_owned()], &[]);
-                let mut arm = arms.expect("a shipped arm").remove(0);
-                arm.client.engine = engine;
-                measure(arm).trials[0].figure(&figure).expect("a value")
-            });
-            values.sum::<f64>() / f64::from(TRIALS)
-        };
-        let _ = (mean, slack);
+    let folder = tempfile::tempdir().expect("a folder");
+    let lab = |arguments: &[&str]| {
+        let output = Command::new(program())
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("the program starts");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice::<Value>(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {told}"))
+    };
+    for engine in ["threads", "async"] {
+        let key = format!("client.engine={engine}");
+        lab(&[
+            "run",
+            "arm-a",
+            "arm-b",
+            "arm-c",
+            "-n",
+            "12",
+            "--json",
+            "--no-charts",
+            "--set",
+            &key,
+            "--out",
+            engine,
+        ]);
     }
-    println!();
+    let comparison = lab(&[
+        "diff",
+        "threads",
+        "async",
+        "--allow-different-setup",
+        "--json",
+    ]);
+    let mut outcomes = 0;
+    for arm in comparison["arms"].as_array().expect("arms") {
+        for figure in arm["figures"].as_array().expect("figures") {
+            let name = figure["figure"].as_str().expect("a name");
+            println!(
+                "{} {name} {} p={}",
+                arm["name"], figure["real"], figure["p"]
+            );
+            if OUTCOMES.contains(&name) {
+                outcomes += 1;
+                assert_eq!(figure["real"], false, "{}: {figure}", arm["name"]);
+            }
+        }
+    }
+    assert_eq!(outcomes, 3 * OUTCOMES.len());
 }
+
+/// What a flood does to a server, whoever drives it.
+const OUTCOMES: [&str; 5] = [
+    "ok",
+    "connect-timeout",
+    "read-timeout",
+    "accepted",
+    "TcpExt.ListenOverflows",
+];

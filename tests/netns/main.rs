@@ -10,6 +10,7 @@ mod charts;
 mod engines;
 mod facts;
 mod hold;
+mod http;
 mod kernel;
 mod namespaces;
 mod runs;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         engines::trials(),
         facts::trials(),
         hold::trials(),
+        http::trials(),
         kernel::trials(),
         namespaces::trials(),
         runs::trials(),
