@@ -16,6 +16,7 @@ use super::clock::thread_cpu_us;
 use super::target::{Progress, Target};
 use crate::arm::{ClientSpec, Start};
 use crate::observation::Attempt;
+use crate::sys;
 
 /// A flood that could not be raised.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +158,14 @@ impl Flood {
             let worker = thread::Builder::new()
                 .name(format!("client-{number}"))
                 .stack_size(STACK)
-                .spawn(move || shared.work())
+                .spawn(move || {
+                    // Clients stand for other machines: they take no processor from the server. Without this a
+                    // hundred threads run before the accept loop's first turn. Refused, they only run as before.
+                    if wanted > 1 {
+                        drop(sys::give_way());
+                    }
+                    shared.work()
+                })
                 .map_err(|source| FloodError::Thread {
                     number,
                     wanted,

@@ -21,4 +21,4 @@ pub(crate) use packet::PacketSocket;
 #[cfg(feature = "lab")]
 pub(crate) use process::{Pidfd, contain, die_with_parent};
 #[cfg(feature = "lab")]
-pub(crate) use sched::run_promptly;
+pub(crate) use sched::{give_way, run_promptly};
