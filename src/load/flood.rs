@@ -17,6 +17,7 @@ use super::target::{Progress, Target};
 use super::{Clock, Schedule, events};
 use crate::arm::{ClientSpec, Engine, Start};
 use crate::observation::Attempt;
+use crate::sys;
 
 /// A flood that could not be raised.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +167,14 @@ impl Flood {
             let worker = thread::Builder::new()
                 .name(format!("client-{number}"))
                 .stack_size(STACK)
-                .spawn(move || shared.work(number - 1))
+                .spawn(move || {
+                    // Clients stand for other machines: they take no processor from the server. Without this a
+                    // hundred threads run before the accept loop's first turn. Refused, they only run as before.
+                    if wanted > 1 {
+                        drop(sys::give_way());
+                    }
+                    shared.work(number - 1)
+                })
                 .map_err(|source| FloodError::Thread {
                     number,
                     wanted,

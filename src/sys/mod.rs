@@ -25,4 +25,4 @@ pub(crate) use process::{Pidfd, contain, die_with_parent};
 #[cfg(feature = "lab")]
 pub(crate) use readiness::watch;
 #[cfg(feature = "lab")]
-pub(crate) use sched::run_promptly;
+pub(crate) use sched::{give_way, run_promptly};

@@ -326,33 +326,42 @@ fn half_open_table() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// The overflow policies: on loopback none of them makes a ghost or a reset, with a round trip each has its own.
+/// The overflow policies: with a round trip each has its own fate. On loopback a handshake meets a queue that
+/// another one fills in the same moment only where two processors race, so there each fate is rare.
 fn every_policy_has_its_fates() {
+    const FATES: [&str; 4] = [
+        "reset-by-abort-on-overflow",
+        "cookie-ack-dropped",
+        "ghosts-half-open",
+        "ghosts-lost",
+    ];
+    /// Of 200 clients; on the wire cookies alone give more than 50 ghosts.
+    const RARE: f64 = 10.0;
     for arm in shipped(&["overflow-policy"]) {
         let trial = check(&arm);
-        let count = |name: &str| figure(&trial, name) > 0.0;
-        let on_a_wire = matches!(arm.link.kind, LinkKind::Wire(_));
-        let aborts = arm.name.contains("abort=1");
-        let cookies = arm.name.contains("cookies=1");
-        assert_eq!(count("reset"), on_a_wire && aborts, "{}", arm.name);
-        assert_eq!(
-            count("reset-by-abort-on-overflow"),
-            count("reset"),
-            "{}",
+        let count = |name: &str| figure(&trial, name);
+        let (aborts, cookies) = (arm.name.contains("abort=1"), arm.name.contains("cookies=1"));
+        let resets = count("reset");
+        assert!(
+            resets
+                .total_cmp(&count("reset-by-abort-on-overflow"))
+                .is_eq(),
+            "{}: {resets} resets",
             arm.name
         );
-        assert_eq!(
-            count("cookie-ack-dropped"),
-            on_a_wire && cookies,
-            "{}",
-            arm.name
-        );
-        if !on_a_wire {
-            assert!(
-                !count("ghosts-half-open") && !count("ghosts-lost"),
-                "{}",
-                arm.name
-            );
+        assert!(aborts || resets == 0.0, "{}: {resets} resets", arm.name);
+        if matches!(arm.link.kind, LinkKind::Wire(_)) {
+            let shown = |fate| count(fate) > 0.0;
+            assert_eq!(shown("cookie-ack-dropped"), cookies, "{}", arm.name);
+            assert_eq!(resets > 0.0, aborts, "{}", arm.name);
+            // A client that speaks repeats its data, and may be let in with it.
+            if !aborts && arm.name.contains("first=server") {
+                assert!(shown("ghosts-half-open"), "{}", arm.name);
+            }
+        } else {
+            for fate in FATES {
+                assert!(count(fate) < RARE, "{}: {} {fate}", arm.name, count(fate));
+            }
         }
     }
 }
