@@ -28,6 +28,10 @@ test-real:
 bench:
     cargo bench --bench costs --bench audit --bench wire
 
+# our client beside wrk, hey, oha and ab, against nginx and our own server
+bench-clients:
+    cargo bench --bench clients
+
 # write the JSON Schemas again after a change of the types
 schema:
     cargo run -- schema arm > schema/arm.json

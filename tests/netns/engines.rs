@@ -12,7 +12,7 @@ use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
-use crate::facts::{measure, meets_its_expectations};
+use crate::facts::meets_its_expectations;
 use crate::{program, test};
 
 /// What the threads are held to elsewhere, the event-driven engine is held to here: arms A, B and C, floods whose
