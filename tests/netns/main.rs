@@ -11,6 +11,7 @@ mod facts;
 mod hold;
 mod kernel;
 mod namespaces;
+mod programs;
 mod runs;
 mod sockets;
 mod trust;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         hold::trials(),
         kernel::trials(),
         namespaces::trials(),
+        programs::trials(),
         runs::trials(),
         sockets::trials(),
         trust::trials(),
