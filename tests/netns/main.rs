@@ -12,6 +12,7 @@ mod hold;
 mod http;
 mod kernel;
 mod namespaces;
+mod programs;
 mod runs;
 mod sockets;
 mod trust;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         http::trials(),
         kernel::trials(),
         namespaces::trials(),
+        programs::trials(),
         runs::trials(),
         sockets::trials(),
         trust::trials(),
