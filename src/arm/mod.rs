@@ -9,8 +9,10 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod program;
 mod schema;
 mod server;
+mod serving;
 mod span;
 
 use std::collections::BTreeMap;
@@ -24,8 +26,10 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use serving::Server;
 pub use span::Span;
 
 use crate::figure::Figure;
@@ -41,8 +45,8 @@ pub struct Arm {
     pub title: String,
     /// What the arm teaches, in two or three sentences.
     pub why: String,
-    /// The listener and its accept loop.
-    pub server: ServerSpec,
+    /// Who serves.
+    pub server: Server,
     /// The flood.
     #[serde(default)]
     pub client: ClientSpec,
@@ -349,6 +353,12 @@ impl Arm {
         }
         self.check_sysctls()?;
         self.check_ports()?;
+        if self.link.kind == LinkKind::Here && self.server.program().is_some() {
+            return Err(
+                "server.command: a program runs in a namespace only; remove link.kind = \"here\""
+                    .into(),
+            );
+        }
         self.server.check()
     }
 
