@@ -9,9 +9,11 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod program;
 mod protocol;
 mod schema;
 mod server;
+mod serving;
 mod span;
 
 use std::collections::BTreeMap;
@@ -25,9 +27,11 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use serving::Server;
 pub use span::Span;
 
 use crate::figure::Figure;
@@ -43,8 +47,8 @@ pub struct Arm {
     pub title: String,
     /// What the arm teaches, in two or three sentences.
     pub why: String,
-    /// The listener and its accept loop.
-    pub server: ServerSpec,
+    /// Who serves.
+    pub server: Server,
     /// The flood.
     #[serde(default)]
     pub client: ClientSpec,
@@ -328,7 +332,15 @@ impl Arm {
         }
         self.check_sysctls()?;
         self.check_ports()?;
-        self.server.answer.check(&self.protocol)?;
+        if let Some(own) = self.server.own() {
+            own.answer.check(&self.protocol)?;
+        }
+        if self.link.kind == LinkKind::Here && self.server.program().is_some() {
+            return Err(
+                "server.command: a program runs in a namespace only; remove link.kind = \"here\""
+                    .into(),
+            );
+        }
         self.server.check()
     }
 

@@ -1,4 +1,4 @@
-//! The `[server]` table: the listener and how its accept loop behaves.
+//! The lab's own server: the listener and how its accept loop behaves.
 
 use std::fmt;
 
@@ -8,43 +8,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{Protocol, Span};
 
 /// The slow-accept server's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The `listen()` argument; 0 and -1 are legal.
     pub backlog: i32,
     /// The pause after each accept.
-    #[serde(default)]
     pub accept_delay: Span,
     /// When connections are accepted.
-    #[serde(default)]
     pub accept: AcceptPolicy,
     /// The first accept is not before this time.
-    #[serde(default)]
     pub accept_from: Span,
     /// What an accepted client is told.
-    #[serde(default)]
     pub answer: Answer,
     /// Whether the port is open at all; `false` is the control without a listener.
-    #[serde(default = "yes")]
     pub listen: bool,
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
-    #[serde(default = "one")]
     pub reuseport: u32,
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_accept: Option<Span>,
     /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_first_at: Option<Span>,
-}
-
-const fn yes() -> bool {
-    true
-}
-
-const fn one() -> u32 {
-    1
 }
 
 impl ServerSpec {

@@ -160,7 +160,7 @@ impl Server {
     ///
     /// # Errors
     /// The server's thread failed.
-    pub fn stop(mut self) -> Result<(ServerLog, impl Sized), ServerError> {
+    pub fn stop(mut self) -> Result<(ServerLog, Arc<Vec<Socket>>), ServerError> {
         let log = self.end()?;
         Ok((log, Arc::clone(&self.sockets)))
     }

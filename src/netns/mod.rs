@@ -10,7 +10,7 @@ mod topology;
 mod user;
 
 pub use kept::Kept;
-pub use program::{Ended, EndedBy, Launch, Output, Program, exit_in_words};
+pub use program::{Control, Ended, Launch, Output, Program, exit_in_words};
 pub use refusal::Refusal;
 pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;

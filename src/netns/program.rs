@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{pipe2, read};
 
 use super::{Kept, KernelSteps, Namespace, NetnsError, Refusal, Steps};
+use crate::observation::EndedBy;
 use crate::sys::{self, Broadcast, Pidfd};
 
 /// How a program is to be started.
@@ -71,13 +72,18 @@ impl Launch {
 pub struct Program {
     name: String,
     child: Child,
-    pidfd: Pidfd,
-    /// Gets a byte for each broadcast that has been sent.
-    done: OwnedFd,
+    control: Arc<Control>,
     /// What it prints, by the threads that read it: standard output and standard error.
     output: Vec<JoinHandle<Kept>>,
     /// The thread that started it, which must live as long as it does.
     parent: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+/// A hand on a program that runs.
+pub struct Control {
+    pidfd: Pidfd,
+    /// Gets a byte for each broadcast that has been sent.
+    done: OwnedFd,
 }
 
 /// How a program came to its end.
@@ -93,17 +99,6 @@ pub struct Ended {
     pub stdout: Kept,
     /// What it wrote to standard error, if that was kept.
     pub stderr: Kept,
-}
-
-/// What ended a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndedBy {
-    /// It had ended by itself.
-    Itself,
-    /// SIGTERM, sent to all of its processes.
-    Sigterm,
-    /// SIGKILL, after SIGTERM had not sufficed.
-    Sigkill,
 }
 
 /// `exited with 3`, or what a status above 128 means by a shell's convention.
@@ -157,8 +152,7 @@ impl Program {
             output: output.collect::<io::Result<_>>().map_err(failed)?,
             name: name.clone(),
             child,
-            pidfd,
-            done,
+            control: Arc::new(Control { pidfd, done }),
             parent: Some((stop, thread)),
         })
     }
@@ -173,27 +167,16 @@ impl Program {
     /// # Errors
     /// The wait failed.
     pub fn ended(&mut self, within: Duration) -> io::Result<Option<ExitStatus>> {
-        let mut poll = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+        let mut poll = [PollFd::new(self.control.pidfd.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut poll, Some(TimeSpec::from_duration(within)), None) {
             Ok(_) | Err(Errno::EINTR) => self.child.try_wait(),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Stops all of its processes (SIGSTOP). The kernel goes on for them: handshakes are finished and queued.
-    ///
-    /// # Errors
-    /// It could not be asked for.
-    pub fn pause(&self) -> io::Result<()> {
-        self.broadcast(Broadcast::Stop)
-    }
-
-    /// Lets all of its processes go on (SIGCONT).
-    ///
-    /// # Errors
-    /// It could not be asked for.
-    pub fn resume(&self) -> io::Result<()> {
-        self.broadcast(Broadcast::Continue)
+    /// What stops it and lets it go on, also from another thread.
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
     }
 
     /// Ends it: SIGTERM to all of its processes, and SIGKILL to those that are left after `patience`.
@@ -206,7 +189,7 @@ impl Program {
         if status.is_none() {
             by = EndedBy::Sigterm;
             // Fails only when it has ended meanwhile, which the wait tells.
-            let _ = self.pidfd.ask(Broadcast::Terminate);
+            let _ = self.control.pidfd.ask(Broadcast::Terminate);
             status = self.ended(patience)?;
         }
         let status = if let Some(status) = status {
@@ -214,7 +197,7 @@ impl Program {
         } else {
             by = EndedBy::Sigkill;
             stubborn = self.processes();
-            let _ = self.pidfd.kill();
+            let _ = self.control.pidfd.kill();
             self.child.wait()?
         };
         let mut output = std::mem::take(&mut self.output).into_iter();
@@ -230,6 +213,40 @@ impl Program {
             stdout: kept(),
             stderr: kept(),
         })
+    }
+
+    /// The names of its processes, as far as they can be seen.
+    fn processes(&self) -> Vec<String> {
+        let first = self.child.id().to_string();
+        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let Some(own) = namespace(&first) else {
+            return Vec::new();
+        };
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let others = pids.filter(|pid| *pid != first && namespace(pid).as_ref() == Some(&own));
+        let names = others.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+        let mut names: Vec<String> = names.map(|name| name.trim_end().to_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Control {
+    /// Stops all of its processes (SIGSTOP). The kernel goes on for them: handshakes are finished and queued.
+    ///
+    /// # Errors
+    /// It could not be asked for.
+    pub fn pause(&self) -> io::Result<()> {
+        self.broadcast(Broadcast::Stop)
+    }
+
+    /// Lets all of its processes go on (SIGCONT).
+    ///
+    /// # Errors
+    /// It could not be asked for.
+    pub fn resume(&self) -> io::Result<()> {
+        self.broadcast(Broadcast::Continue)
     }
 
     fn broadcast(&self, what: Broadcast) -> io::Result<()> {
@@ -251,29 +268,13 @@ impl Program {
             _ => Ok(()),
         }
     }
-
-    /// The names of its processes, as far as they can be seen.
-    fn processes(&self) -> Vec<String> {
-        let first = self.child.id().to_string();
-        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let Some(own) = namespace(&first) else {
-            return Vec::new();
-        };
-        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let others = pids.filter(|pid| *pid != first && namespace(pid).as_ref() == Some(&own));
-        let names = others.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok());
-        let mut names: Vec<String> = names.map(|name| name.trim_end().to_owned()).collect();
-        names.sort();
-        names
-    }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         // Both fail only when it has ended by itself. The kernel ends the rest of the namespace before it lets
         // the wait for the first process return.
-        let _ = self.pidfd.kill();
+        let _ = self.control.pidfd.kill();
         let _ = self.child.wait();
         if let Some((stop, thread)) = self.parent.take() {
             drop(stop);

@@ -54,7 +54,7 @@ pub(super) fn kind(
 ) -> Option<Kind> {
     let figure = |name: &str| summary.get(name).map(|one| one.median);
     let above = |name: &str, least: f64| figure(name).is_some_and(|value| value > least);
-    if !arm.server.listen {
+    if !arm.server.listens() {
         return None;
     }
     let drops = figure("TcpExt.ListenDrops")?;
@@ -90,8 +90,9 @@ const SLOW_SHARE: f64 = 0.1;
 const STOPPED_MS: f64 = 500.0;
 
 fn has_stopped(arm: &Arm, pause_ms: Option<f64>) -> bool {
-    let several_ms = ms(arm.server.accept_delay.as_us()) * 4.0;
-    arm.server.accept == AcceptPolicy::Never
+    let delay = arm.server.accept_delay().unwrap_or_default();
+    let several_ms = ms(delay.as_us()) * 4.0;
+    arm.server.accept() == Some(&AcceptPolicy::Never)
         || pause_ms.is_some_and(|ms| ms > several_ms.max(STOPPED_MS))
 }
 

@@ -10,6 +10,7 @@ mod expect;
 mod figures;
 mod join;
 mod kind;
+mod notes;
 mod outcome;
 mod packets;
 mod self_check;
@@ -46,7 +47,7 @@ pub use wire::{Direction, Repeated, WireError, WireResult};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
-use crate::observation::{Observation, SCHEMA_VERSION};
+use crate::observation::{Observation, SCHEMA_VERSION, ServerProgram};
 use crate::plan::{Plan, PlannedArm, Schedule};
 
 /// A run's results.
@@ -137,6 +138,8 @@ pub struct TrialResult {
     pub attempts: Option<u32>,
     /// Connections that `accept()` returned.
     pub accepted: Option<u32>,
+    /// Who says so.
+    pub accepted_by: AcceptedBy,
     /// Accepted connections whose client had given up.
     pub wasted_accepts: Option<u32>,
     /// Connections that the client held as established and the server never accepted.
@@ -147,6 +150,9 @@ pub struct TrialResult {
     pub errnos: BTreeMap<String, u32>,
     /// The listening sockets.
     pub listeners: Vec<ListenerResult>,
+    /// The program that served; absent when it was the lab's own server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<ServerProgram>,
     /// Half-open requests at the end.
     pub half_open_final: Option<u32>,
     /// Growth of the kernel's counters.
@@ -183,6 +189,17 @@ impl TrialResult {
     }
 }
 
+/// Who says how many connections were accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AcceptedBy {
+    /// The log of the lab's own server: each of them, with its time.
+    #[default]
+    Log,
+    /// The kernel: finished handshakes minus what stands in the queues. It says neither when nor whose.
+    Kernel,
+}
+
 /// Ghosts by what the server held of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Ghosts {
@@ -208,8 +225,8 @@ pub struct ListenerResult {
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
-    /// The `listen()` argument.
-    pub backlog_requested: i32,
+    /// The `listen()` argument; `null` where it is a program's own.
+    pub backlog_requested: Option<i32>,
     /// The limit in force: Send-Q.
     pub backlog_effective: u32,
     /// What the queue holds: one more than the limit.
@@ -220,8 +237,8 @@ pub struct ListenerResult {
     pub recv_q_final: u32,
     /// Growth of the socket's drop counter.
     pub drops: Option<u32>,
-    /// Connections that `accept()` returned from it.
-    pub accepted: u32,
+    /// Connections that `accept()` returned from it; of a program nobody tells.
+    pub accepted: Option<u32>,
     /// Looks at it.
     pub samples: usize,
     /// The period that was asked for.

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::sampler::{Sampler, Watched};
-use super::{Lab, TrialError};
+use super::serving::{Serving, listening_on};
+use super::{Lab, RunFolder, TrialError};
 use crate::arm::{Arm, Family, LinkKind};
 use crate::load::{
-    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Server, ServerError, ServerLog, Target,
+    Clock, Flood, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog, Target,
 };
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
     BeforeAfter, Cpu, Generator, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
-    ServerSide, WireLog,
+    ServerProgram, ServerSide, WireLog,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
@@ -27,6 +28,8 @@ use crate::wire::{self, Cpus, Relay, WireError};
 pub struct KernelLab {
     /// Ends the running trial before its time.
     pub interrupt: Interrupt,
+    /// Where what programs print is kept; without a folder it is not.
+    pub output: Option<RunFolder>,
 }
 
 /// How often the listening sockets are looked at.
@@ -81,23 +84,22 @@ impl Lab for KernelLab {
         let arm = &trial.arm.settings;
         let topology = Topology::build(&arm.link, &arm.sysctl)?;
         let relay = start_relay(&topology, trial)?;
-        let server = open_server(&topology, arm)?;
-        let watched = Watched {
-            address: server.address(),
-            cookies: server.cookies().map_err(TrialError::failed)?,
-            closes_first: arm.server.close_first_at.is_some(),
-        };
+        let mut server = Serving::open(&topology, trial, self.output.as_ref(), &self.interrupt)?;
+        let address = server.address();
         let mut diag = topology.server.run(Diag::open)??;
-        let before = if arm.server.listen {
-            listening(&watched, &mut diag)?
+        let own = arm.server.own();
+        let closes_first = own.is_some_and(|own| own.close_first_at.is_some());
+        let watched = server.watched(&mut diag, closes_first)?;
+        let before = if arm.server.listens() {
+            listening(&watched, address, &mut diag)?
         } else {
             Vec::new()
         };
-        let flood = prepare_flood(&topology, arm, watched.address, progress, &self.interrupt)?;
+        let flood = prepare_flood(&topology, arm, address, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
-        let sampler = if arm.server.listen {
+        let sampler = if arm.server.listens() {
             let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
             let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
             Some(topology.server.run(start)?.map_err(TrialError::failed)?)
@@ -120,20 +122,22 @@ impl Lab for KernelLab {
         readings.note(blind);
         let ended_us = clock.now_us();
         readings.cpu_after();
-        let (log, sockets) = server.stop()?;
+        let mut server = server.stop(&mut diag)?;
         let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
-        let pending = pending(&mut diag, watched.address, &log)?;
+        let pending = pending(&mut diag, address.port())?;
         readings.after(&topology)?;
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
         let after = watched.look(&mut diag)?;
-        drop((sockets, held));
+        drop(held);
+        let log = std::mem::take(&mut server.log);
+        let (program, died) = server.end()?;
 
         let measured = readings.measured(
             Parts {
                 listeners: listeners(
                     &watched,
-                    arm.server.backlog,
+                    arm.server.backlog(),
                     before,
                     samples,
                     after,
@@ -149,16 +153,18 @@ impl Lab for KernelLab {
                         .ok(),
                 },
                 log,
+                program,
                 pending,
                 ended_us,
                 wire,
             },
             topology,
         );
-        match broke_off {
+        let broke_off = broke_off.map(|reason| format!("the sampler broke off: {reason}"));
+        match died.or(broke_off) {
             None => Ok(measured),
             Some(reason) => Err(TrialError::Failed {
-                reason: format!("the sampler broke off: {reason}"),
+                reason,
                 measured: Some(Box::new(measured)),
             }),
         }
@@ -192,13 +198,6 @@ fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Run
     Ok(Some(relay))
 }
 
-fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
-    let (ip, spec, protocol) = (topology.server_ip, arm.server.clone(), arm.protocol.clone());
-    Ok(topology
-        .server
-        .run(move || Server::open(ip, &spec, &protocol))??)
-}
-
 fn prepare_flood(
     topology: &Topology,
     arm: &Arm,
@@ -223,56 +222,44 @@ fn prepare_flood(
 }
 
 /// The first look, which also proves that every socket listens before a client is started.
-fn listening(watched: &Watched, diag: &mut Diag) -> Result<Vec<Look>, TrialError> {
+fn listening(
+    watched: &Watched,
+    address: SocketAddr,
+    diag: &mut Diag,
+) -> Result<Vec<Look>, TrialError> {
     let looks: Vec<Look> = watched.look(diag)?.into_iter().flatten().collect();
-    if looks.len() == watched.cookies.len() {
+    if looks.len() == watched.sockets.len() && !looks.is_empty() {
         return Ok(looks);
     }
-    let found: Vec<String> = diag
-        .listeners()?
-        .iter()
-        .map(|row| row.address.to_string())
-        .collect();
-    let found = if found.is_empty() {
-        "none".to_owned()
-    } else {
-        found.join(", ")
-    };
+    let found = listening_on(diag)?;
     Err(TrialError::failed(format!(
-        "the server never listened on {} (found: {found})",
-        watched.address
+        "the server never listened on {address} (found: {found})"
     )))
 }
 
 /// Half-open requests, and full sockets that `accept()` has not returned.
-fn pending(
-    diag: &mut Diag,
-    address: SocketAddr,
-    log: &ServerLog,
-) -> Result<Vec<Pending>, TrialError> {
-    let accepted = |peer| log.accepts.iter().any(|accept| accept.peer == peer);
-    let mut pending = diag.connections(address)?;
-    pending.retain(|one| one.state == ServerSide::HalfOpen || !accepted(one.peer));
+fn pending(diag: &mut Diag, port: u16) -> Result<Vec<Pending>, TrialError> {
+    let mut pending = diag.connections(port)?;
+    pending.retain(|one| one.state != ServerSide::Accepted);
     Ok(pending)
 }
 
 fn listeners(
     watched: &Watched,
-    backlog_requested: i32,
+    backlog_requested: Option<i32>,
     before: Vec<Look>,
     samples: Vec<Samples>,
     after: Vec<Option<Look>>,
     first_closed_us: Option<u64>,
 ) -> Vec<Listener> {
-    before
-        .into_iter()
-        .zip(samples)
-        .zip(after)
+    let looks = before.into_iter().zip(samples).zip(after);
+    looks
+        .zip(&watched.sockets)
         .enumerate()
-        .filter_map(|(n, ((before, samples), after))| {
+        .filter_map(|(n, (((before, samples), after), socket))| {
             let last = || last_look(before, &samples);
             Some(Listener {
-                address: watched.address,
+                address: socket.address,
                 backlog_requested,
                 before,
                 after: after.or_else(last)?,
@@ -298,6 +285,7 @@ struct Parts {
     client_cpu_us: Option<u64>,
     generator: Generator,
     log: ServerLog,
+    program: Option<ServerProgram>,
     pending: Vec<Pending>,
     ended_us: u64,
     wire: Option<WireLog>,
@@ -394,6 +382,7 @@ impl Take {
             listeners: parts.listeners,
             attempts: parts.attempts,
             accepts: parts.log.accepts,
+            program: parts.program,
             pending: parts.pending,
             cpu: self.cpu,
             generator: parts.generator,

@@ -2,7 +2,9 @@
 
 mod execute;
 mod kernel;
+mod program;
 mod sampler;
+mod serving;
 mod store;
 
 use std::io;

@@ -9,29 +9,35 @@ use crate::load::Clock;
 use crate::observation::{Look, Samples};
 use crate::probe::diag::{Diag, DiagError};
 
-/// Which sockets to look at: those on an address, told apart by their cookies.
+/// Which sockets to look at.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
-    pub(super) address: SocketAddr,
-    pub(super) cookies: Vec<u64>,
+    pub(super) sockets: Vec<Watching>,
     /// Whether the server is to close the first of them during the trial.
     pub(super) closes_first: bool,
 }
 
+/// A listening socket: those on one address are told apart by their cookies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watching {
+    pub(super) address: SocketAddr,
+    pub(super) cookie: u64,
+}
+
 impl Watched {
-    /// One look at each, in the order of the cookies; `None` for a socket that does not listen.
+    /// One look at each, in their order; `None` for a socket that does not listen.
     /// A socket alone on its address is looked up exactly; of a group, an exact lookup returns one member only.
     pub(super) fn look(&self, diag: &mut Diag) -> Result<Vec<Option<Look>>, DiagError> {
-        if let [_] = self.cookies.as_slice() {
-            return Ok(vec![diag.look(self.address)?]);
+        if let [only] = self.sockets.as_slice() {
+            return Ok(vec![diag.look(only.address)?]);
         }
         let rows = diag.listeners()?;
-        let of = |cookie: &u64| {
+        let of = |one: &Watching| {
             rows.iter()
-                .find(|row| row.cookie == *cookie)
+                .find(|row| row.cookie == one.cookie)
                 .map(|row| row.look)
         };
-        Ok(self.cookies.iter().map(of).collect())
+        Ok(self.sockets.iter().map(of).collect())
     }
 }
 
@@ -58,7 +64,7 @@ impl Sampler {
                     period_us,
                     ..Samples::default()
                 };
-                let mut samples = vec![empty; watched.cookies.len()];
+                let mut samples = vec![empty; watched.sockets.len()];
                 let (mut due_us, mut broke_off) = (0, None);
                 while !stopped.load(Ordering::Relaxed) {
                     clock.sleep_until(due_us);
@@ -73,8 +79,10 @@ impl Sampler {
                             samples.recv_q.push(look.recv_q);
                             samples.drops.push(look.drops);
                         } else if n > 0 || !watched.closes_first {
-                            broke_off =
-                                Some(format!("a socket on {} no longer listens", watched.address));
+                            broke_off = Some(format!(
+                                "a socket on {} no longer listens",
+                                watched.sockets[n].address
+                            ));
                         }
                     }
                     if broke_off.is_some() {

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use backlog_lab::netns::{Ended, EndedBy, Launch, Namespace, Output, Program, exit_in_words};
+use backlog_lab::netns::{Ended, Launch, Namespace, Output, Program, exit_in_words};
+use backlog_lab::observation::EndedBy;
 use libtest_mimic::{Failed, Trial};
 
 use crate::audit_program::{eventually, processes_with};
@@ -112,18 +113,18 @@ fn pause() -> Result<(), Failed> {
     let address: SocketAddr = "127.0.0.1:9000".parse()?;
     let connect = || namespace.run(move || TcpStream::connect(address));
     eventually("it listens", || Ok(connect()?.is_ok()))?;
-    program.pause()?;
+    program.control().pause()?;
     let mut client = connect()??;
     client.set_read_timeout(Some(Duration::from_millis(300)))?;
     let error = client
         .read(&mut [0])
         .expect_err("nobody is there to close it");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    program.resume()?;
+    program.control().resume()?;
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
     assert_eq!(client.read(&mut [0])?, 0);
     // A stopped program takes its SIGTERM all the same.
-    program.pause()?;
+    program.control().pause()?;
     assert_eq!(program.end(Duration::from_secs(5))?.by, EndedBy::Sigterm);
     Ok(())
 }
