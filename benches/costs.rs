@@ -89,7 +89,12 @@ fn arm(name: &str) -> Outcome<Arm> {
 fn listening() -> Outcome<(Topology, Server)> {
     let arm = arm("arm-b")?;
     let topology = Topology::build(&arm.link, &arm.sysctl)?;
-    let (ip, spec, protocol) = (topology.server_ip, arm.server, arm.protocol);
+    let (ip, protocol) = (topology.server_ip, arm.protocol);
+    let spec = arm
+        .server
+        .own()
+        .cloned()
+        .ok_or("arm B has no server of its own")?;
     let server = topology
         .server
         .run(move || Server::open(ip, &spec, &protocol))??;

@@ -334,6 +334,7 @@ fn scripted() -> Measured {
         listeners: Vec::new(),
         attempts,
         accepts: Vec::new(),
+        program: None,
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),

@@ -60,7 +60,10 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     ("other", "attempts that ended in any other error"),
     ("not-ok", "attempts minus ok: the losing clients"),
-    ("accepted", "connections that accept() returned"),
+    (
+        "accepted",
+        "connections that accept() returned; of a program, by the kernel's counters",
+    ),
     (
         "wasted-accepts",
         "accepted connections whose client had given up",
@@ -104,6 +107,10 @@ pub const NAMED: &[(&str, &str)] = &[
         "losing attempts whose listening socket was closed",
     ),
     ("no-listener", "losing attempts that met no listener"),
+    (
+        "not-answered",
+        "losing attempts that the server accepted and did not answer in time",
+    ),
     (
         "server-closed-early",
         "losing attempts that the server closed without an answer",
@@ -193,6 +200,14 @@ pub const NAMED: &[(&str, &str)] = &[
         "99th percentile of how much later than intended the wire sent packets on",
     ),
     ("idle-percent", "the machine's idle share during the flood"),
+    (
+        "claimed-completed",
+        "requests that the load tool says it completed",
+    ),
+    (
+        "claimed-failed",
+        "requests that the load tool says have failed",
+    ),
 ];
 
 /// Sections of /proc/net/netstat and /proc/net/snmp that a counter can belong to.

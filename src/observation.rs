@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{End, Flags};
@@ -57,8 +58,11 @@ pub struct Measured {
     pub listeners: Vec<Listener>,
     /// Every attempt, by number.
     pub attempts: Vec<Attempt>,
-    /// Every connection that `accept()` returned, in that order.
+    /// Every connection that `accept()` returned, in that order; of a program nobody tells.
     pub accepts: Vec<Accept>,
+    /// The program that served; `None` when it was the lab's own server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ServerProgram>,
     /// Sockets on the server's port at the end that `accept()` had not returned: half-open and queued ones.
     pub pending: Vec<Pending>,
     /// Processor time.
@@ -66,6 +70,9 @@ pub struct Measured {
     /// What the client could be.
     #[serde(default)]
     pub generator: Generator,
+    /// The load tool that ran in place of the lab's own clients; then there are no attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolRun>,
     /// When the last client ended.
     pub ended_us: u64,
     /// What the relay saw and did, where the link is a wire.
@@ -225,8 +232,8 @@ pub type Counters = BTreeMap<String, Option<i128>>;
 pub struct Listener {
     /// Where it listens.
     pub address: SocketAddr,
-    /// The `listen()` argument.
-    pub backlog_requested: i32,
+    /// The `listen()` argument; `None` where it is a program's own.
+    pub backlog_requested: Option<i32>,
     /// The look before the clients start.
     pub before: Look,
     /// The looks while they ran.
@@ -345,8 +352,10 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerSide {
-    /// A full socket: in the accept queue, or accepted.
+    /// A full socket that `accept()` has not returned.
     Established,
+    /// A full socket that `accept()` has returned.
+    Accepted,
     /// A half-open request.
     HalfOpen,
     /// Nothing.
@@ -364,6 +373,42 @@ pub struct Accept {
     pub peer: SocketAddr,
     /// The error that the server met on it, as the errno's name; `EOF` when the client had closed.
     pub error: Option<String>,
+}
+
+/// A program that served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerProgram {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// From its start until it listened, in microseconds.
+    pub ready_us: u64,
+    /// The open files of the process that owns the listening socket, when the last client had ended: used and
+    /// allowed. Of several processes, the one that is closest to its limit.
+    pub open_files: Option<(u64, u64)>,
+    /// When all of its processes were stopped, and when they went on, counted from the trial's origin.
+    pub paused_us: Option<(u64, Option<u64>)>,
+    /// What ended it.
+    pub ended_by: EndedBy,
+    /// How it ended, in words.
+    pub ended: String,
+    /// The processes that SIGTERM did not end, by name.
+    pub stubborn: Vec<String>,
+    /// Bytes that it wrote to standard output and standard error.
+    pub output_bytes: u64,
+    /// Those of them that were not kept.
+    pub output_left_out: u64,
+}
+
+/// What ended a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EndedBy {
+    /// It had ended by itself.
+    Itself,
+    /// SIGTERM, sent to all of its processes.
+    Sigterm,
+    /// SIGKILL, after SIGTERM had not sufficed.
+    Sigkill,
 }
 
 /// A socket on the server's port that `accept()` had not returned at the end.
@@ -390,6 +435,29 @@ pub struct Generator {
     /// Attempts of an open loop that found no thread free at their time.
     #[serde(default)]
     pub starved: u32,
+}
+
+/// A load tool that ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolRun {
+    /// The command as it was run.
+    pub command: Vec<String>,
+    /// When it was started.
+    pub started_us: u64,
+    /// When it and whatever it had started was gone, or its time was up.
+    pub ended_us: u64,
+    /// Whether it ended by itself.
+    pub in_time: bool,
+    /// Its exit code; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// How it ended, in words.
+    pub ended: String,
+    /// What it wrote to standard output: the beginning and the end, in bounds.
+    pub stdout: String,
+    /// What it wrote to standard error: the beginning and the end, in bounds.
+    pub stderr: String,
+    /// How many bytes of both are not kept.
+    pub left_out_bytes: u64,
 }
 
 /// Processor time during the flood. Unknown is `None`.

@@ -9,12 +9,15 @@ mod load;
 mod matrix;
 mod overrides;
 mod packets;
+mod program;
 mod protocol;
 mod rate;
 mod schema;
 mod server;
+mod serving;
 mod sources;
 mod span;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,12 +30,15 @@ pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
+pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
-pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerSpec};
+pub use serving::Server;
 pub use sources::{Bind, Engine, Sources, port_range};
 pub use span::Span;
+pub use tool::{Claims, claimed};
 
 use crate::figure::Figure;
 
@@ -47,8 +53,8 @@ pub struct Arm {
     pub title: String,
     /// What the arm teaches, in two or three sentences.
     pub why: String,
-    /// The listener and its accept loop.
-    pub server: ServerSpec,
+    /// Who serves.
+    pub server: Server,
     /// The flood.
     #[serde(default)]
     pub client: ClientSpec,
@@ -110,6 +116,22 @@ pub struct ClientSpec {
     /// How long an answered connection is kept open.
     #[serde(skip_serializing_if = "is_default")]
     pub hold: Span,
+    /// A load tool that takes the place of the lab's own clients, and its arguments; `{url}`, `{address}`, `{host}`
+    /// and `{port}` in it stand for the server's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The Debian package to install where the tool is missing, or the command that installs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Files in the folder in which the tool is started: name and text, with the same words for the server.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// How long the tool may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Span>,
+    /// What the tool's output says of its connections.
+    #[serde(skip_serializing_if = "Claims::is_empty")]
+    pub claims: Claims,
 }
 
 impl Default for ClientSpec {
@@ -128,6 +150,11 @@ impl Default for ClientSpec {
             sources: None,
             bind: Bind::default(),
             hold: Span::default(),
+            command: Vec::new(),
+            package: None,
+            files: BTreeMap::new(),
+            limit: None,
+            claims: Claims::default(),
         }
     }
 }
@@ -383,10 +410,19 @@ impl Arm {
         if client.timeout == Span::default() {
             return Err("client.timeout must be longer than 0s".into());
         }
+        client.check_tool()?;
         self.check_sysctls()?;
         self.check_sources()?;
         self.check_ports()?;
-        self.server.answer.check(&self.protocol)?;
+        if let Some(own) = self.server.own() {
+            own.answer.check(&self.protocol)?;
+        }
+        if self.link.kind == LinkKind::Here && self.server.program().is_some() {
+            return Err(
+                "server.command: a program runs in a namespace only; remove link.kind = \"here\""
+                    .into(),
+            );
+        }
         self.server.check()
     }
 

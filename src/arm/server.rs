@@ -1,4 +1,4 @@
-//! The `[server]` table: the listener and how its accept loop behaves.
+//! The lab's own server: the listener and how its accept loop behaves.
 
 use std::fmt;
 
@@ -8,51 +8,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{Protocol, Span};
 
 /// The slow-accept server's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The `listen()` argument; 0 and -1 are legal.
     pub backlog: i32,
     /// The pause after each accept.
-    #[serde(default)]
     pub accept_delay: Span,
     /// When connections are accepted.
-    #[serde(default)]
     pub accept: AcceptPolicy,
     /// The first accept is not before this time.
-    #[serde(default)]
     pub accept_from: Span,
     /// What an accepted client is told.
-    #[serde(default)]
     pub answer: Answer,
     /// Whether the port is open at all; `false` is the control without a listener.
-    #[serde(default = "yes")]
     pub listen: bool,
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
-    #[serde(default = "one")]
     pub reuseport: u32,
     /// How many ports it listens on, each with a socket of its own; clients use them in turn.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub ports: u32,
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_accept: Option<Span>,
     /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_first_at: Option<Span>,
-}
-
-const fn yes() -> bool {
-    true
-}
-
-const fn one() -> u32 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_one(n: &u32) -> bool {
-    *n == one()
 }
 
 impl ServerSpec {
@@ -170,7 +147,8 @@ impl<'de> Deserialize<'de> for AcceptPolicy {
     }
 }
 
-/// What accepted clients are told: one text for all, or several in turn. `"close"` closes without a word.
+/// What accepted clients are told: one text for all, or several in turn. `"close"` closes without a word, `"reset"`
+/// by a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     turns: Vec<String>,
@@ -180,6 +158,19 @@ pub struct Answer {
 pub(super) const RIGHT_ANSWER: &str = "OK";
 /// The answer that is none: the connection is closed at once.
 pub(super) const CLOSE: &str = "close";
+/// The answer that is none, by a reset.
+pub(super) const RESET: &str = "reset";
+
+/// What one accepted client is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A word.
+    Word(&'a str),
+    /// Nothing: the connection is closed.
+    Close,
+    /// Nothing: the connection is reset.
+    Reset,
+}
 
 impl Default for Answer {
     fn default() -> Self {
@@ -190,9 +181,13 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// The word for the `n`-th accepted client; `None` means a close without a word.
-    pub fn turn(&self, n: usize) -> Option<&str> {
-        Some(self.turns[n % self.turns.len()].as_str()).filter(|word| *word != CLOSE)
+    /// What the `n`-th accepted client is told.
+    pub fn turn(&self, n: usize) -> Reply<'_> {
+        match self.turns[n % self.turns.len()].as_str() {
+            CLOSE => Reply::Close,
+            RESET => Reply::Reset,
+            word => Reply::Word(word),
+        }
     }
 
     /// The line that every client takes for the right answer, where the conversation is lines.
@@ -211,10 +206,13 @@ impl Answer {
     }
 
     pub(super) fn check(&self, protocol: &Protocol) -> Result<(), String> {
-        let mut words = self.turns.iter().filter(|word| *word != CLOSE);
+        let mut words = self
+            .turns
+            .iter()
+            .filter(|word| ![CLOSE, RESET].contains(&word.as_str()));
         match words.find(|word| Self::status(word).is_none()) {
             Some(word) if protocol.http.is_some() => Err(format!(
-                "server.answer = \"{word}\": with kind = \"http\" an answer is \"OK\", \"close\" or a status such as \"503\""
+                "server.answer = \"{word}\": with kind = \"http\" an answer is \"OK\", \"close\", \"reset\" or a status such as \"503\""
             )),
             _ => Ok(()),
         }
@@ -238,7 +236,7 @@ impl<'de> Deserialize<'de> for Answer {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a word such as \"OK\", \"close\", or a list of them that is used in turn",
+                    "a word such as \"OK\", \"close\", \"reset\", or a list of them that is used in turn",
                 )
             }
 

@@ -151,7 +151,7 @@ impl Arm {
     pub fn uses_of_a_port(&self) -> u32 {
         let sources = self.client.sources.map_or(1, |sources| sources.count());
         match self.client.bind {
-            Bind::NoPort => sources * self.server.ports,
+            Bind::NoPort => sources * self.server.ports(),
             Bind::PortFirst => sources,
         }
     }
@@ -175,7 +175,7 @@ impl Arm {
 
     /// The packets of a wire are told apart by the client's port.
     fn check_wire(&self, sources: u32) -> Result<(), String> {
-        if matches!(self.link.kind, LinkKind::Wire(_)) && (sources > 1 || self.server.ports > 1) {
+        if matches!(self.link.kind, LinkKind::Wire(_)) && (sources > 1 || self.server.ports() > 1) {
             return Err("link.kind = \"wire\" tells connections apart by the client's port alone: use one of client.sources and server.ports = 1, or \"veth\"".into());
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::arm::SysctlValue;
 use crate::audit::{self, Audit, ListenerReport, Place, Scope};
 use crate::cli::AuditArgs;
 use crate::error::Error;
-use crate::netns::{self, KernelSteps, Namespace, Program};
+use crate::netns::{self, KernelSteps, Launch, Namespace, Program};
 use crate::probe::host::read_host;
 use crate::probe::owners;
 use crate::report::{self, Emphasis, Line};
@@ -101,7 +101,7 @@ fn start(args: &AuditArgs) -> Result<(Place, Program), Error> {
     namespace
         .run(move || netns::apply_sysctls(&sysctls))?
         .map_err(netns::NetnsError::from)?;
-    let mut program = Program::start(&namespace, args.command.clone())?;
+    let mut program = Program::start(&namespace, Launch::new(args.command.clone()))?;
     let mut place = Place::inside(namespace)?;
 
     let name = args.command[0].to_string_lossy();

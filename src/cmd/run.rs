@@ -24,7 +24,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     {
         return Err(Error::Here(arm.name.clone()));
     }
-    let (lab, interrupt) = ready(&arms)?;
+    let (mut lab, interrupt) = ready(&arms)?;
     doctor::before_run(&arms);
 
     let seed = match args.seed {
@@ -53,6 +53,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
         eprintln!("{error}; the run itself is in {}", folder.path().display());
     }
 
+    lab.output = Some(folder.clone());
     let plan = &manifest.plan;
     let warm_ups = if plan.schedule.warm_up {
         plan.arms.len()
@@ -89,6 +90,7 @@ pub(super) fn ready(arms: &[Arm]) -> Result<(KernelLab, Interrupt), Error> {
     raise_descriptor_limit();
     let lab = KernelLab {
         interrupt: interrupt.clone(),
+        output: None,
     };
     if isolated {
         lab.ready()?;

@@ -65,6 +65,7 @@ pub(super) struct Share {
 }
 
 /// What a flood brings home.
+#[derive(Default)]
 pub struct Harvest {
     /// Every attempt, by number.
     pub attempts: Vec<Attempt>,

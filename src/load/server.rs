@@ -171,7 +171,7 @@ impl Server {
     ///
     /// # Errors
     /// The server's thread failed.
-    pub fn stop(mut self) -> Result<(ServerLog, impl Sized), ServerError> {
+    pub fn stop(mut self) -> Result<(ServerLog, Arc<Vec<Socket>>), ServerError> {
         let log = self.end()?;
         Ok((log, Arc::clone(&self.sockets)))
     }
@@ -361,9 +361,8 @@ impl Loop<'_> {
     }
 
     fn answer(&mut self, n: usize, socket: &Socket) {
-        if let Some(word) = self.spec.answer.turn(n)
-            && let Err(error) = caller::answer(socket, word, self.protocol)
-        {
+        let reply = self.spec.answer.turn(n);
+        if let Err(error) = caller::answer(socket, reply, self.protocol) {
             self.log.accepts[n].error = Some(errno_of(&error));
         }
     }

@@ -1,5 +1,6 @@
 //! Anonymous network namespaces: each is owned by a thread and vanishes with it, also after SIGKILL.
 
+mod kept;
 mod link;
 mod program;
 mod refusal;
@@ -8,7 +9,8 @@ mod thread;
 mod topology;
 mod user;
 
-pub use program::Program;
+pub use kept::Kept;
+pub use program::{Control, Ended, Launch, Output, Program, exit_in_words};
 pub use refusal::Refusal;
 pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;

@@ -93,16 +93,21 @@ impl Diag {
         let about = format!("the connection {peer} to {local}");
         let request = request(local.ip(), local.port(), Some(peer), StateFlags::all());
         // Where no connection matches, the kernel falls back to the listener.
-        Ok(
-            match self
-                .lookup(request, &about)?
-                .map(|found| found.header.state)
-            {
-                None | Some(TCP_LISTEN) => ServerSide::Nothing,
-                Some(TCP_SYN_RECV) => ServerSide::HalfOpen,
-                Some(_) => ServerSide::Established,
-            },
-        )
+        let found = self.lookup(request, &about)?;
+        Ok(found
+            .and_then(|found| side_of(&found))
+            .unwrap_or(ServerSide::Nothing))
+    }
+
+    /// The cookie of the socket that a SYN to `address` reaches; `None` when none listens there. A socket of the
+    /// other family is found too, when the kernel gives it such packets. Of a `SO_REUSEPORT` group one is named.
+    pub fn reached(&mut self, address: SocketAddr) -> Result<Option<u64>, DiagError> {
+        let about = format!("the listener on {address}");
+        let request = request(address.ip(), address.port(), None, StateFlags::LISTEN);
+        let found = self.lookup(request, &about)?;
+        Ok(found
+            .filter(|found| found.header.state == TCP_LISTEN)
+            .map(|found| u64::from_ne_bytes(found.header.socket_id.cookie)))
     }
 
     /// Every listening TCP socket of the namespace, both families, one row for each.
@@ -121,28 +126,28 @@ impl Diag {
         Ok(rows)
     }
 
-    /// Half-open requests and full sockets on the server's port.
-    pub fn connections(&mut self, local: SocketAddr) -> Result<Vec<Pending>, DiagError> {
-        let about = format!("the connections to {local}");
+    /// Half-open requests and full sockets on a port. An IPv4 connection to a socket of both families stands among
+    /// the IPv6 ones.
+    pub fn connections(&mut self, port: u16) -> Result<Vec<Pending>, DiagError> {
+        let about = format!("the connections to port {port}");
         let states = StateFlags::SYN_RECV | StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT;
-        let family = family_of(local.ip());
-        Ok(self
-            .dump(family, &states, local.port(), &about)?
-            .iter()
-            .filter_map(|response| {
+        let mut found = Vec::new();
+        for family in [AF_INET, AF_INET6] {
+            let rows = self.dump(family, &states, port, &about)?;
+            found.extend(rows.iter().filter_map(|response| {
                 let id = &response.header.socket_id;
-                let state = match response.header.state {
-                    TCP_SYN_RECV => ServerSide::HalfOpen,
-                    TCP_ESTABLISHED | TCP_CLOSE_WAIT => ServerSide::Established,
-                    _ => return None,
-                };
-                (id.source_port == local.port()).then(|| Pending {
-                    peer: SocketAddr::new(id.destination_address, id.destination_port),
+                let state = side_of(response)?;
+                (id.source_port == port).then(|| Pending {
+                    peer: SocketAddr::new(
+                        id.destination_address.to_canonical(),
+                        id.destination_port,
+                    ),
                     server_port: None,
                     state,
                 })
-            })
-            .collect())
+            }));
+        }
+        Ok(found)
     }
 
     fn lookup(
@@ -350,6 +355,18 @@ fn request(ip: IpAddr, port: u16, peer: Option<SocketAddr>, states: StateFlags) 
         extensions: ExtensionFlags::SKMEMINFO,
         states,
         socket_id,
+    }
+}
+
+/// What the server's kernel holds; `None` for a listener. A socket that `accept()` has not returned belongs to no
+/// file yet, so it has no inode (`inet_diag_msg_common_fill` in `net/ipv4/inet_diag.c`); nor has one that was
+/// closed, but that is in another state.
+fn side_of(response: &InetResponse) -> Option<ServerSide> {
+    match (response.header.state, response.header.inode) {
+        (TCP_LISTEN, _) => None,
+        (TCP_SYN_RECV, _) => Some(ServerSide::HalfOpen),
+        (TCP_ESTABLISHED | TCP_CLOSE_WAIT, 0) => Some(ServerSide::Established),
+        _ => Some(ServerSide::Accepted),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::charts::Chart;
-use super::table;
-use crate::arm::{AcceptPolicy, Arm, Span, SpeaksFirst};
+use super::{table, tools};
+use crate::arm::{AcceptPolicy, Arm, ProgramServer, Server, ServerSpec, Span, SpeaksFirst};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::result::{ArmResult, Results, Status};
@@ -173,6 +173,10 @@ fn cell(text: &str) -> String {
 }
 
 fn comparison(text: &mut String, results: &Results) {
+    text.push_str(&tools::markdown(results));
+    if results.arms.iter().all(|arm| arm.settings.client.is_tool()) {
+        return;
+    }
     let (heads, rows) = table::cells(results, true);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|one| cell(one)).collect();
@@ -260,15 +264,18 @@ fn of_arm(text: &mut String, arm: &ArmResult) {
 /// An arm's main settings in a sentence.
 fn settings(arm: &Arm) -> String {
     let (server, client) = (&arm.server, &arm.client);
-    let mut parts = vec![format!("`listen({})`", server.backlog)];
-    parts.push(match &server.accept {
-        AcceptPolicy::Never => "nothing is accepted".into(),
-        AcceptPolicy::Plan(batches) => format!("accepts by a plan of {} steps", batches.len()),
-        AcceptPolicy::Loop if server.accept_delay == Span::default() => "accepts at once".into(),
-        AcceptPolicy::Loop => format!("{} after each accept", server.accept_delay),
-    });
-    if server.accept_from > Span::default() {
-        parts.push(format!("none before {}", server.accept_from));
+    let mut parts = match server {
+        Server::Own(own) => own_server(own),
+        Server::Program(program) => program_server(program),
+    };
+    if client.is_tool() {
+        parts.push(format!(
+            "`{}` in place of the lab's own clients, at most {}",
+            client.command.join(" ").replace('`', "'"),
+            client.most()
+        ));
+        parts.push(format!("link {}", arm.link.kind));
+        return parts.join(", ");
     }
     let threads = client.threads() as usize;
     parts.push(format!(
@@ -289,6 +296,40 @@ fn settings(arm: &Arm) -> String {
     });
     parts.push(format!("link {}", arm.link.kind));
     parts.join(", ")
+}
+
+fn own_server(server: &ServerSpec) -> Vec<String> {
+    let mut parts = vec![format!("`listen({})`", server.backlog)];
+    parts.push(match &server.accept {
+        AcceptPolicy::Never => "nothing is accepted".into(),
+        AcceptPolicy::Plan(batches) => format!("accepts by a plan of {} steps", batches.len()),
+        AcceptPolicy::Loop if server.accept_delay == Span::default() => "accepts at once".into(),
+        AcceptPolicy::Loop => format!("{} after each accept", server.accept_delay),
+    });
+    if server.accept_from > Span::default() {
+        parts.push(format!("none before {}", server.accept_from));
+    }
+    parts
+}
+
+fn program_server(server: &ProgramServer) -> Vec<String> {
+    let words: Vec<String> = server
+        .program
+        .command
+        .iter()
+        .map(|word| quoted(word))
+        .collect();
+    let mut parts = vec![format!("`{}` on port {}", words.join(" "), server.port)];
+    if let Some(backlog) = server.backlog {
+        parts.push(format!("set up for `listen({backlog})`"));
+    }
+    if let Some(most) = server.program.nofile {
+        parts.push(format!("at most {most} open files"));
+    }
+    if let Some(pause) = server.pause {
+        parts.push(format!("stopped from {} on for {}", pause.at, pause.lasts));
+    }
+    parts
 }
 
 fn published(text: &mut String, results: &Results) {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::join::Fate;
-use super::{Outcome, TrialResult, outcome};
+use super::{AcceptedBy, Counters, Outcome, TrialResult, outcome};
 use crate::arm::{Arm, LinkKind, SpeaksFirst};
 use crate::observation::{Attempt, Ended, Measured, ServerSide};
 
@@ -106,7 +106,7 @@ impl Ledger<'_> {
             "attempts = sum of the outcomes",
             Some(self.arm.client.connections.into()),
             Some(outcomes.map(|(_, count)| i64::from(*count)).sum()),
-            None,
+            self.unrecorded(),
         )
     }
 
@@ -120,7 +120,7 @@ impl Ledger<'_> {
                 .attempts
                 .map(|all| i64::from(all) - i64::from(ok.unwrap_or(0))),
             Some(causes.map(|(_, count)| i64::from(*count)).sum()),
-            None,
+            self.unrecorded(),
         )
     }
 
@@ -129,9 +129,9 @@ impl Ledger<'_> {
         let sent = self.number(|attempt, _| outcome(attempt) != Outcome::LocalLimit);
         Entry::new(
             "Tcp.ActiveOpens = attempts that sent a SYN",
-            self.client("Tcp.ActiveOpens"),
+            self.client(ACTIVE_OPENS),
             Some(sent),
-            self.foreign_counts(),
+            self.unrecorded().or_else(|| self.foreign_counts()),
         )
     }
 
@@ -143,7 +143,9 @@ impl Ledger<'_> {
             "Tcp.PassiveOpens = accepted + still queued",
             self.server("Tcp.PassiveOpens"),
             accepted.map(|accepted| accepted + self.queued()),
-            self.foreign_counts()
+            (self.result.accepted_by == AcceptedBy::Kernel)
+                .then_some("accepted is known by this sum only")
+                .or_else(|| self.foreign_counts())
                 .or_else(|| self.closed())
                 .or_else(|| self.two_at_once()),
         )
@@ -214,7 +216,7 @@ impl Ledger<'_> {
     fn terms(&self) -> Option<Vec<Term>> {
         let term = |what, packets| Term { what, packets };
         Some(vec![
-            term("first SYNs", self.client("Tcp.ActiveOpens")?),
+            term("first SYNs", self.client(ACTIVE_OPENS)?),
             term("repeated SYNs", self.repeated_syns()?),
             term(
                 "SYNs dropped at a full SYN queue",
@@ -357,7 +359,7 @@ impl Ledger<'_> {
         if let Some(obstacle) = self.foreign_counts() {
             return Some(obstacle);
         }
-        if !self.arm.server.listen {
+        if !self.arm.server.listens() {
             return Some(NOBODY_LISTENS);
         }
         if self.server("Ip.OutNoRoutes").is_some_and(|count| count > 0) {
@@ -379,10 +381,19 @@ impl Ledger<'_> {
         }
     }
 
+    /// Why nothing is known of single attempts.
+    fn unrecorded(&self) -> Option<&'static str> {
+        let tool = self.measured.tool.as_ref();
+        tool.map(|_| "a load tool keeps no record of its attempts")
+    }
+
     /// Why a counter may have more than this trial gave it.
     fn foreign_counts(&self) -> Option<&'static str> {
-        (self.arm.link.kind == LinkKind::Here)
-            .then_some("outside of a namespace other programs move the same counters")
+        if self.arm.link.kind == LinkKind::Here {
+            return Some("outside of a namespace other programs move the same counters");
+        }
+        connects_itself(self.measured, &self.result.counters)
+            .then_some("the program opened connections of its own")
     }
 
     /// Why connections may have left a queue without `accept()`, and a socket's counter with its socket.
@@ -395,7 +406,10 @@ impl Ledger<'_> {
 
     /// Why a packet may have come or gone that no counter tells.
     fn foreign_packets(&self) -> Option<&'static str> {
-        if !self.arm.server.listen {
+        if let Some(obstacle) = self.unrecorded() {
+            return Some(obstacle);
+        }
+        if !self.arm.server.listens() {
             return Some(NOBODY_LISTENS);
         }
         if let Some(obstacle) = self.foreign_counts().or_else(|| self.closed()) {
@@ -437,6 +451,23 @@ impl Ledger<'_> {
     }
 }
 
+/// Whether a program that serves has opened connections too, or that is unknown: then its namespace counts more than
+/// the clients did.
+pub(super) fn connects_itself(measured: &Measured, counters: &Counters) -> bool {
+    if measured.program.is_none() {
+        return false;
+    }
+    let opens = counters.server.get(ACTIVE_OPENS).copied().flatten();
+    let clients = if counters.shared {
+        let sent = measured.attempts.iter();
+        sent.filter(|one| outcome(one) != Outcome::LocalLimit)
+            .count()
+    } else {
+        0
+    };
+    opens != i64::try_from(clients).ok()
+}
+
 /// No trial counts more than this; sums of what it does count always fit.
 const MOST: i64 = 1 << 53;
 
@@ -449,6 +480,7 @@ fn gave_up(attempt: &Attempt) -> bool {
     attempt.ended == Ended::TimeUp && attempt.connected_us.is_some()
 }
 
+const ACTIVE_OPENS: &str = "Tcp.ActiveOpens";
 const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 const DROPS: &str = "TcpExt.ListenDrops";
 const SYN_QUEUE_FULL: &str = "TcpExt.TCPReqQFullDrop";

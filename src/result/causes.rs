@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::join::{Fate, Ghost};
 use super::packets::{Handshake, Handshakes};
 use super::{Outcome, outcome};
-use crate::observation::{Attempt, Listener, Measured, Stage};
+use crate::observation::{Attempt, Listener, Measured, ServerSide, Stage};
 
 /// Why an attempt was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -33,6 +33,8 @@ pub enum Cause {
     ListenerClosed,
     /// Nobody listened.
     NoListener,
+    /// The server accepted it and did not answer in time.
+    NotAnswered,
     /// The server closed the connection without an answer.
     ServerClosedEarly,
     /// The server sent another answer.
@@ -51,7 +53,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of a connection's life.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SynDroppedAcceptQueueFull,
         Self::SynDroppedSynQueueFull,
         Self::CookieAckDropped,
@@ -60,6 +62,7 @@ impl Cause {
         Self::WaitedInAcceptQueue,
         Self::ListenerClosed,
         Self::NoListener,
+        Self::NotAnswered,
         Self::ServerClosedEarly,
         Self::WrongAnswer,
         Self::LostOnTheWire,
@@ -80,6 +83,7 @@ impl Cause {
             Self::WaitedInAcceptQueue => "waited-in-accept-queue",
             Self::ListenerClosed => "listener-closed",
             Self::NoListener => "no-listener",
+            Self::NotAnswered => "not-answered",
             Self::ServerClosedEarly => "server-closed-early",
             Self::WrongAnswer => "wrong-answer",
             Self::LostOnTheWire => "lost-on-the-wire",
@@ -148,6 +152,7 @@ struct Trial<'a> {
     cookies_sent: u64,
     embryonic_resets: u64,
     listener_closed: bool,
+    is_program: bool,
 }
 
 impl<'a> Trial<'a> {
@@ -197,6 +202,7 @@ impl<'a> Trial<'a> {
             cookies_sent: growth("TcpExt.SyncookiesSent"),
             embryonic_resets: growth("TcpExt.EmbryonicRsts"),
             listener_closed: measured.listeners.iter().any(|one| one.closed_us.is_some()),
+            is_program: measured.program.is_some(),
         }
     }
 
@@ -221,6 +227,11 @@ impl<'a> Trial<'a> {
                 Some(handshake) => self.unconnected_on_a_wire(attempt, handshake),
                 None => self.unconnected(attempt),
             },
+            Outcome::ReadTimeout if self.is_program => match attempt.server_side {
+                Some(ServerSide::Accepted) => join(Cause::NotAnswered),
+                Some(ServerSide::Established) => join(Cause::WaitedInAcceptQueue),
+                _ => self.unanswered(fate, handshake),
+            },
             Outcome::ReadTimeout => self.unanswered(fate, handshake),
             Outcome::Other => join(Cause::Unexplained),
         })
@@ -241,6 +252,9 @@ impl<'a> Trial<'a> {
             }
         } else if self.listener_closed {
             (Cause::ListenerClosed, Evidence::Join)
+        } else if self.is_program {
+            // The kernel has no other reason to reset: the program closed it with something unread.
+            (Cause::ServerClosedEarly, Evidence::Join)
         } else {
             (Cause::Unexplained, Evidence::Join)
         };

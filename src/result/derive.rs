@@ -6,13 +6,13 @@ use super::join::{Fate, Ghost, join};
 use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
-    AcceptTimes, Cause, Counters, Cpu, Entry, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult, WireResult,
-    books, explain, outcome, self_check, wire,
+    AcceptTimes, AcceptedBy, Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies,
+    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, ToolResult, TrialResult, WireResult,
+    books, explain, notes, outcome, self_check, tool, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
-    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, TrialStatus,
+    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, ToolRun, TrialStatus,
 };
 
 /// Derives a trial's results. An observation without readings gives a result without figures.
@@ -39,13 +39,16 @@ fn empty() -> TrialResult {
         status: Status::Ok,
         reason: None,
         notes: Vec::new(),
+        tool: None,
         attempts: None,
         accepted: None,
+        accepted_by: AcceptedBy::default(),
         wasted_accepts: None,
         ghosts: None,
         outcomes: None,
         errnos: BTreeMap::new(),
         listeners: Vec::new(),
+        program: None,
         half_open_final: None,
         counters: Counters::default(),
         packet_drops: PacketDrops::default(),
@@ -65,6 +68,12 @@ fn empty() -> TrialResult {
 fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let attempts = &measured.attempts;
     let (fates, unknown_accepts) = join(measured);
+    // A tool keeps no record of its attempts: no accept could belong to one.
+    let unknown_accepts = if measured.tool.is_some() {
+        0
+    } else {
+        unknown_accepts
+    };
     let causes: Vec<Explained> = explain(measured, &fates).into_iter().flatten().collect();
     let mut outcomes: BTreeMap<Outcome, u32> = Outcome::ALL.map(|class| (class, 0)).into();
     let mut errnos = BTreeMap::new();
@@ -85,7 +94,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     });
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
-    } else if total != arm.client.connections {
+    } else if total != arm.client.connections && measured.tool.is_none() {
         Some(format!(
             "{total} of {} attempts were recorded",
             arm.client.connections
@@ -94,6 +103,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         wire.as_ref()
             .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
+    let is_program = measured.program.is_some();
     let mut result = TrialResult {
         status: if invalid.is_some() {
             Status::Invalid
@@ -101,14 +111,24 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
             Status::Ok
         },
         reason: invalid,
-        notes: notes(arm, measured, &outcomes, &counters, unknown_accepts),
+        notes: notes::notes(arm, measured, &outcomes, &counters, unknown_accepts),
         attempts: Some(total),
-        accepted: Some(count(measured.accepts.iter())),
-        wasted_accepts: Some(unknown_accepts + wasted(attempts, &fates)),
+        accepted: if is_program {
+            accepted_by_kernel(measured, &counters)
+        } else {
+            Some(count(measured.accepts.iter()))
+        },
+        accepted_by: if is_program {
+            AcceptedBy::Kernel
+        } else {
+            AcceptedBy::Log
+        },
+        wasted_accepts: (!is_program).then(|| unknown_accepts + wasted(attempts, &fates)),
         ghosts: ghosts(&fates),
         outcomes: Some(outcomes),
         errnos,
         listeners: listeners(measured),
+        program: measured.program.clone(),
         half_open_final: Some(count(
             measured
                 .pending
@@ -117,7 +137,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         )),
         counters,
         packet_drops: packet_drops(measured),
-        latency_ms: latencies(attempts, &fates),
+        latency_ms: latencies(measured, &fates),
         cpu: cpu(measured),
         start_skew_ms: Some(Percentiles::of_us(
             attempts
@@ -136,6 +156,9 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
     };
+    if let Some(run) = &measured.tool {
+        result = of_tool(arm, run, result);
+    }
     if result.status == Status::Ok
         && let Some(reason) = self_check::saturated(arm, measured, &result)
     {
@@ -144,20 +167,26 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     result.notes.extend(self_check::notes(arm, &result));
     let books = books::close(arm, measured, &fates, &result);
     (result.books, result.why_overflows) = (books.entries, books.why_overflows);
-    let open: Vec<String> = result.open_books().map(open_book).collect();
+    let open: Vec<String> = result.open_books().map(notes::open_book).collect();
     result.notes.extend(open);
     result
 }
 
-/// What does not agree, with both sides.
-fn open_book(entry: &Entry) -> String {
-    let side = |value: Option<i64>| value.map_or_else(|| "unknown".into(), |n| n.to_string());
-    format!(
-        "the books do not close: {} ({} and {})",
-        entry.identity,
-        side(entry.left),
-        side(entry.right)
-    )
+/// A trial whose clients were a tool's: nothing is known of single attempts.
+fn of_tool(arm: &Arm, run: &ToolRun, mut result: TrialResult) -> TrialResult {
+    let tool = ToolResult::of(arm, run);
+    result.notes.extend(tool::notes(arm, run, &tool));
+    TrialResult {
+        tool: Some(tool),
+        attempts: None,
+        wasted_accepts: None,
+        ghosts: None,
+        outcomes: None,
+        latency_ms: Latencies::default(),
+        start_skew_ms: None,
+        causes: None,
+        ..result
+    }
 }
 
 fn by_cause(causes: &[Explained]) -> BTreeMap<Cause, u32> {
@@ -195,12 +224,8 @@ fn ghosts(fates: &[Fate]) -> Option<Ghosts> {
 
 fn listeners(measured: &Measured) -> Vec<ListenerResult> {
     let accepted = |n| {
-        count(
-            measured
-                .accepts
-                .iter()
-                .filter(|accept| accept.listener == n),
-        )
+        let from_it = measured.accepts.iter().filter(|one| one.listener == n);
+        measured.program.is_none().then(|| count(from_it))
     };
     let listeners = measured.listeners.iter().enumerate();
     listeners
@@ -208,7 +233,7 @@ fn listeners(measured: &Measured) -> Vec<ListenerResult> {
         .collect()
 }
 
-fn listener(listener: &Listener, accepted: u32) -> ListenerResult {
+fn listener(listener: &Listener, accepted: Option<u32>) -> ListenerResult {
     let Listener {
         before,
         samples,
@@ -350,12 +375,33 @@ fn packet_drops(measured: &Measured) -> PacketDrops {
     }
 }
 
-/// How `accept()` went. A rate needs two accepts.
+/// What the kernel tells of a program's accepts: a handshake that is finished enters the queue and leaves it by
+/// `accept()`. Unknown where the program has finished handshakes as a client too.
+fn accepted_by_kernel(measured: &Measured, counters: &Counters) -> Option<u32> {
+    if books::connects_itself(measured, counters) {
+        return None;
+    }
+    let finished = counters.server.get("Tcp.PassiveOpens").copied().flatten()?;
+    let queued = |of: fn(&Listener) -> u32| -> i64 {
+        measured
+            .listeners
+            .iter()
+            .map(|one| i64::from(of(one)))
+            .sum()
+    };
+    let accepted = finished + queued(|one| one.before.recv_q) - queued(|one| one.after.recv_q);
+    u32::try_from(accepted).ok()
+}
+
+/// How `accept()` went. A rate needs two accepts; of a program nobody tells.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a trial has far fewer than 2^53 accepts"
 )]
 fn accept_times(measured: &Measured) -> AcceptTimes {
+    if measured.program.is_some() {
+        return AcceptTimes::default();
+    }
     let at_us = |accept: Option<&observation::Accept>| accept.map(|accept| accept.at_us);
     let (first, last) = (
         at_us(measured.accepts.first()),
@@ -374,7 +420,8 @@ fn accept_times(measured: &Measured) -> AcceptTimes {
     }
 }
 
-fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
+fn latencies(measured: &Measured, fates: &[Fate]) -> Latencies {
+    let attempts = &measured.attempts;
     let since_start = |attempt: &Attempt, at_us: u64| at_us.saturating_sub(attempt.started_us);
     let of = |values: Vec<u64>| Some(Percentiles::of_us(values));
     let is_ok = |attempt: &&Attempt| outcome(attempt) == Outcome::Ok;
@@ -397,7 +444,8 @@ fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
             .iter()
             .zip(fates)
             .filter_map(|(one, fate)| Some(fate.accepted_us?.saturating_sub(one.connected_us?)))
-            .collect()),
+            .collect())
+        .filter(|_| measured.program.is_none()),
     }
 }
 
@@ -417,44 +465,4 @@ fn cpu(measured: &Measured) -> Cpu {
             .filter(|(_, all)| *all > 0 && measured.ended_us >= LONG_ENOUGH_US)
             .map(|(idle, all)| (idle as f64 / all as f64 * 1_000.0).round() / 10.0),
     }
-}
-
-fn notes(
-    arm: &Arm,
-    measured: &Measured,
-    outcomes: &BTreeMap<Outcome, u32>,
-    counters: &Counters,
-    unknown_accepts: u32,
-) -> Vec<String> {
-    let mut notes = measured.notes.clone();
-    notes.extend(counters.problem.clone());
-    if unknown_accepts > 0 {
-        notes.push(format!(
-            "{unknown_accepts} accepted connections belong to no recorded attempt"
-        ));
-    }
-    let client = measured.client.as_ref().unwrap_or(&measured.server);
-    let timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
-    if timeouts > 0
-        && let Some(schedule) = SynSchedule::of(&client.sysctls)
-        && let Some(retry_ms) = schedule.retry_at(arm.client.timeout.as_us())
-    {
-        notes.push(format!(
-            "the timeout of {} falls on the SYN retry at {} s: counts may differ by up to one per client",
-            arm.client.timeout,
-            retry_ms / 1_000
-        ));
-    }
-    if let Some(wire) = &measured.wire
-        && (1..wire.packets.len()).contains(&wire.captured)
-    {
-        let (captured, all) = (wire.captured, wire.packets.len());
-        notes.push(format!(
-            "the capture holds the first {captured} of {all} packets (--capture)"
-        ));
-    }
-    for (name, how) in &measured.server.measured_sysctls {
-        notes.push(format!("{name} is {how}"));
-    }
-    notes
 }

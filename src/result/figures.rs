@@ -85,6 +85,8 @@ impl TrialResult {
             "wire-dropped-by-rule" => self.on_the_wire(|one| one.dropped_by_rule),
             "wire-error-p99-ms" => self.wire?.error_us.p99.map(ms),
             "idle-percent" => self.cpu.idle_percent,
+            "claimed-completed" => self.tool.as_ref()?.claimed_completed,
+            "claimed-failed" => self.tool.as_ref()?.claimed_failed,
             _ => None,
         }
     }

@@ -90,7 +90,11 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
             .find(|pending| attempt.meets(pending.peer, pending.server_port))?;
         Some(pending.state)
     };
+    // Nobody logs what a program accepts; but what has left the queue has left it by accept().
+    let is_drained = || measured.listeners.iter().all(|one| one.after.recv_q == 0);
     Some(match attempt.server_side.or_else(at_the_end) {
+        Some(ServerSide::Accepted) => return None,
+        Some(ServerSide::Established) if measured.program.is_some() && is_drained() => return None,
         Some(ServerSide::Established) => Ghost::Waiting,
         Some(ServerSide::HalfOpen) => Ghost::HalfOpen,
         Some(ServerSide::Nothing) => Ghost::Lost,

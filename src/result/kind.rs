@@ -54,13 +54,16 @@ pub(super) fn kind(
 ) -> Option<Kind> {
     let figure = |name: &str| summary.get(name).map(|one| one.median);
     let above = |name: &str, least: f64| figure(name).is_some_and(|value| value > least);
-    if !arm.server.listen {
+    if !arm.server.listens() {
         return None;
     }
     let drops = figure("TcpExt.ListenDrops")?;
     let valid = trials.iter().filter(|trial| trial.status == Status::Ok);
     let lost_before = valid.filter_map(dropped_before).max();
-    let everybody = figure("ok")? >= figure("attempts")?;
+    // Of a load tool's attempts nothing is known.
+    let everybody = figure("ok")
+        .zip(figure("attempts"))
+        .map(|(ok, attempts)| ok >= attempts);
     let timeout_ms = ms(arm.client.timeout.as_us());
     Some(
         if above("recv-q-final", 0.0) && has_stopped(arm, figure("accept-pause-ms")) {
@@ -69,7 +72,7 @@ pub(super) fn kind(
             Kind::DroppedBeforeTheListener
         } else if drops > 0.0 {
             Kind::Overflowing
-        } else if everybody {
+        } else if everybody? {
             if above("answered-max-ms", timeout_ms * SLOW_SHARE) {
                 Kind::Slow
             } else {
@@ -90,8 +93,9 @@ const SLOW_SHARE: f64 = 0.1;
 const STOPPED_MS: f64 = 500.0;
 
 fn has_stopped(arm: &Arm, pause_ms: Option<f64>) -> bool {
-    let several_ms = ms(arm.server.accept_delay.as_us()) * 4.0;
-    arm.server.accept == AcceptPolicy::Never
+    let delay = arm.server.accept_delay().unwrap_or_default();
+    let several_ms = ms(delay.as_us()) * 4.0;
+    arm.server.accept() == Some(&AcceptPolicy::Never)
         || pause_ms.is_some_and(|ms| ms > several_ms.max(STOPPED_MS))
 }
 

@@ -10,12 +10,14 @@ mod expect;
 mod figures;
 mod join;
 mod kind;
+mod notes;
 mod outcome;
 mod packets;
 mod ports;
 mod self_check;
 mod stats;
 mod syn_schedule;
+mod tool;
 mod until;
 mod verdict;
 mod why;
@@ -43,12 +45,13 @@ pub use ports::Ports;
 pub use self_check::SelfCheck;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use tool::ToolResult;
 pub use until::{Reached, wants_more};
 pub use wire::{Direction, Repeated, WireError, WireResult};
 
 use crate::arm::{Arm, Override};
 use crate::manifest::{Host, Manifest, Tool};
-use crate::observation::{Observation, SCHEMA_VERSION};
+use crate::observation::{Observation, SCHEMA_VERSION, ServerProgram};
 use crate::plan::{Plan, PlannedArm, Schedule};
 
 /// A run's results.
@@ -135,10 +138,16 @@ pub struct TrialResult {
     pub reason: Option<String>,
     /// What to keep in mind about its figures, a sentence each.
     pub notes: Vec<String>,
+    /// The load tool that ran in place of the lab's own clients; absent with these. Where there is one, whatever is
+    /// told of attempts is `null`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolResult>,
     /// Connections attempted: the sum of the outcomes.
     pub attempts: Option<u32>,
     /// Connections that `accept()` returned.
     pub accepted: Option<u32>,
+    /// Who says so.
+    pub accepted_by: AcceptedBy,
     /// Accepted connections whose client had given up.
     pub wasted_accepts: Option<u32>,
     /// Connections that the client held as established and the server never accepted.
@@ -149,6 +158,9 @@ pub struct TrialResult {
     pub errnos: BTreeMap<String, u32>,
     /// The listening sockets.
     pub listeners: Vec<ListenerResult>,
+    /// The program that served; absent when it was the lab's own server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<ServerProgram>,
     /// Half-open requests at the end.
     pub half_open_final: Option<u32>,
     /// Growth of the kernel's counters.
@@ -185,6 +197,17 @@ impl TrialResult {
     }
 }
 
+/// Who says how many connections were accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AcceptedBy {
+    /// The log of the lab's own server: each of them, with its time.
+    #[default]
+    Log,
+    /// The kernel: finished handshakes minus what stands in the queues. It says neither when nor whose.
+    Kernel,
+}
+
 /// Ghosts by what the server held of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Ghosts {
@@ -210,8 +233,8 @@ pub struct ListenerResult {
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
-    /// The `listen()` argument.
-    pub backlog_requested: i32,
+    /// The `listen()` argument; `null` where it is a program's own.
+    pub backlog_requested: Option<i32>,
     /// The limit in force: Send-Q.
     pub backlog_effective: u32,
     /// What the queue holds: one more than the limit.
@@ -222,8 +245,8 @@ pub struct ListenerResult {
     pub recv_q_final: u32,
     /// Growth of the socket's drop counter.
     pub drops: Option<u32>,
-    /// Connections that `accept()` returned from it.
-    pub accepted: u32,
+    /// Connections that `accept()` returned from it; of a program nobody tells.
+    pub accepted: Option<u32>,
     /// Looks at it.
     pub samples: usize,
     /// The period that was asked for.

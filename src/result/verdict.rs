@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
+use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, tool, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -35,11 +35,12 @@ pub(super) fn text(
         };
     };
     let shown = Shown(summary);
+    let told = tool::sentence(arm, trial).unwrap_or_else(|| answered(arm, &shown));
     let mut sentences = vec![match kind {
-        Some(kind) => format!("{}: {}", capital(&kind.to_string()), answered(arm, &shown)),
-        None => answered(arm, &shown),
+        Some(kind) => format!("{}: {told}", capital(&kind.to_string())),
+        None => told,
     }];
-    if !arm.server.listen {
+    if !arm.server.listens() {
         sentences.push("Nobody listens there: that, and no full queue, is what refuses.".into());
         return sentences.join(" ");
     }
@@ -58,7 +59,11 @@ pub(super) fn text(
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
     sentences.extend(wasted(&shown));
-    sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    sentences.extend(by_the_kernel(trial, &shown));
+    sentences.extend(one_by_one(&trial.listeners));
+    if trial.tool.is_none() {
+        sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    }
     sentences.extend(
         trial
             .listeners
@@ -170,12 +175,48 @@ fn wasted(shown: &Shown<'_>) -> Option<String> {
     })
 }
 
+/// What a program accepted, and who says so.
+fn by_the_kernel(trial: &TrialResult, shown: &Shown<'_>) -> Option<String> {
+    let program = trial.program.as_ref()?;
+    let name = program
+        .command
+        .first()
+        .map_or("the program", String::as_str);
+    let name = name.rsplit('/').next().unwrap_or(name);
+    Some(match shown.get("accepted") {
+        Some(accepted) => format!("{name} accepted {accepted} by the kernel's count."),
+        None => format!("How many {name} accepted is unknown: it opened connections of its own."),
+    })
+}
+
+/// Several addresses of a program have a queue each; their total is no queue.
+fn one_by_one(listeners: &[ListenerResult]) -> Option<String> {
+    let first = listeners.first()?;
+    if listeners.iter().all(|one| one.address == first.address) {
+        return None;
+    }
+    let each: Vec<String> = listeners
+        .iter()
+        .map(|one| {
+            let address = std::net::SocketAddr::new(one.address, one.port);
+            format!(
+                "{address} {} of {}",
+                one.recv_q_max, one.accept_queue_capacity
+            )
+        })
+        .collect();
+    Some(format!(
+        "Deepest queue of each listener: {}.",
+        each.join(", ")
+    ))
+}
+
 /// The last place of a queue is worth nothing when its turn comes after the clients' patience.
 fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
     let deepest = listeners.iter().map(|one| one.recv_q_max).max()?;
-    let (delay, timeout) = (arm.server.accept_delay, arm.client.timeout);
+    let (delay, timeout) = (arm.server.accept_delay()?, arm.client.timeout);
     let wait_us = u64::from(deepest).saturating_mul(delay.as_us());
-    (arm.server.accept == AcceptPolicy::Loop && wait_us > timeout.as_us()).then(|| {
+    (arm.server.accept() == Some(&AcceptPolicy::Loop) && wait_us > timeout.as_us()).then(|| {
         format!(
             "{deepest} waiting at {delay} per accept take {}.{} s, longer than the timeout of {timeout}: beyond {} places a longer queue answers nobody.",
             wait_us / 1_000_000,
@@ -231,18 +272,27 @@ fn meaning(
 
 /// Which of the two limits binds, and what a clamp has cost.
 fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<String> {
-    let (asked, effective) = (arm.server.backlog, listener.backlog_effective);
+    let effective = listener.backlog_effective;
     let overflows = shown.count(OVERFLOWS);
+    let Some(asked) = arm.server.backlog() else {
+        return (overflows > 0.0).then(|| format!("The limit in force is {effective}."));
+    };
     if u32::try_from(asked).is_ok_and(|asked| asked == effective) {
-        return (overflows > 0.0 && arm.server.accept != AcceptPolicy::Never)
+        return (overflows > 0.0 && arm.server.accept() != Some(&AcceptPolicy::Never))
             .then(|| format!("The limit in force, {effective}, is the listen() argument."));
     }
-    let losers = shown.count("not-ok");
-    let cost = match (shown.get(OVERFLOWS), losers > 0.0) {
-        (None, _) => "what that cost is unknown".into(),
+    let somaxconn = arm.sysctl.get("net.core.somaxconn");
+    let somaxconn = somaxconn.and_then(|value| value.as_str().parse::<u32>().ok());
+    if arm.server.program().is_some() && somaxconn.is_some_and(|most| most != effective) {
+        return Some(format!(
+            "The limit in force is {effective}: the program was set up for {asked} and passed {effective} itself."
+        ));
+    }
+    let cost = match (shown.get(OVERFLOWS), shown.get("not-ok")) {
         (Some(0.0), _) => "clamped, no effect observed".into(),
-        (Some(_), true) => format!("clamped, and it cost {losers} connects"),
-        (Some(_), false) => "clamped, and it cost time but no connect".into(),
+        (None, _) | (_, None) => "what that cost is unknown".into(),
+        (Some(_), Some(0.0)) => "clamped, and it cost time but no connect".into(),
+        (Some(_), Some(losers)) => format!("clamped, and it cost {losers} connects"),
     };
     Some(format!(
         "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}; {cost}."

@@ -16,6 +16,7 @@ pub(super) fn causes(summary: &BTreeMap<String, Summary>, trial: &TrialResult) -
         Cause::WaitedInAcceptQueue => "waited in the accept queue until their time was up",
         Cause::ListenerClosed => "were in the queue of a listener that was closed",
         Cause::NoListener => "met no listener",
+        Cause::NotAnswered => "were accepted and not answered in time",
         Cause::ServerClosedEarly => "were closed by the server without an answer",
         Cause::WrongAnswer => "got another answer",
         Cause::LostOnTheWire => "lost their packets on the wire",

@@ -1,23 +1,21 @@
 //! The lab on the real kernel: one trial, step by step, in namespaces of its own.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit};
 
+use super::clients::Clients;
 use super::sampler::{Sampler, Watched};
-use super::{Lab, TrialError};
-use crate::arm::{Arm, Family, LinkKind};
-use crate::load::{
-    Clock, Flood, FloodError, Harvest, Interrupt, Progress, Schedule, Server, ServerError,
-    ServerLog, Target,
-};
+use super::serving::{Serving, listening_on};
+use super::{Lab, RunFolder, TrialError};
+use crate::arm::{Family, LinkKind};
+use crate::load::{Clock, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog};
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
     BeforeAfter, Cpu, Generator, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
-    ServerSide, WireLog,
+    ServerProgram, ServerSide, ToolRun, WireLog,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
@@ -29,6 +27,8 @@ use crate::wire::{self, Cpus, Relay, WireError};
 pub struct KernelLab {
     /// Ends the running trial before its time.
     pub interrupt: Interrupt,
+    /// Where what programs print is kept; without a folder it is not.
+    pub output: Option<RunFolder>,
 }
 
 /// How often the listening sockets are looked at.
@@ -86,24 +86,22 @@ impl Lab for KernelLab {
             topology.add_sources(sources)?;
         }
         let relay = start_relay(&topology, trial)?;
-        let server = open_server(&topology, arm)?;
-        let watched = Watched {
-            addresses: server.addresses().to_vec(),
-            cookies: server.cookies().map_err(TrialError::failed)?,
-            closes_first: arm.server.close_first_at.is_some(),
-        };
+        let mut server = Serving::open(&topology, trial, self.output.as_ref(), &self.interrupt)?;
+        let addresses = server.addresses();
         let mut diag = topology.server.run(Diag::open)??;
-        let before = if arm.server.listen {
+        let own = arm.server.own();
+        let closes_first = own.is_some_and(|own| own.close_first_at.is_some());
+        let watched = server.watched(&mut diag, closes_first)?;
+        let before = if arm.server.listens() {
             listening(&watched, &mut diag)?
         } else {
             Vec::new()
         };
-        let addresses = watched.addresses.clone();
-        let flood = prepare_flood(&topology, trial, addresses, progress, &self.interrupt)?;
+        let clients = Clients::prepare(&topology, trial, &addresses, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
-        let sampler = if arm.server.listen {
+        let sampler = if arm.server.listens() {
             let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
             let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
             Some(topology.server.run(start)?.map_err(TrialError::failed)?)
@@ -111,7 +109,8 @@ impl Lab for KernelLab {
             None
         };
         server.begin(clock)?;
-        flood.release(clock);
+        let running = clients.release(clock)?;
+        let (harvest, tool) = running.join(clock)?;
         let Harvest {
             attempts,
             held,
@@ -120,27 +119,29 @@ impl Lab for KernelLab {
             workers,
             problem,
             starved,
-        } = flood.join()?;
+        } = harvest;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
         }
         readings.note(blind);
         let ended_us = clock.now_us();
         readings.cpu_after();
-        let (log, sockets) = server.stop()?;
+        let mut server = server.stop(&mut diag)?;
         let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
-        let pending = pending(&mut diag, &watched, &log)?;
+        let pending = pending(&mut diag, &addresses)?;
         readings.after(&topology)?;
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
         let after = watched.look(&mut diag)?;
-        drop((sockets, held));
+        drop(held);
+        let log = std::mem::take(&mut server.log);
+        let (program, died) = server.end()?;
 
         let measured = readings.measured(
             Parts {
                 listeners: listeners(
                     &watched,
-                    arm.server.backlog,
+                    arm.server.backlog(),
                     before,
                     samples,
                     after,
@@ -149,7 +150,7 @@ impl Lab for KernelLab {
                 attempts,
                 client_cpu_us,
                 generator: Generator {
-                    workers: Some(workers),
+                    workers: tool.is_none().then_some(workers),
                     problem,
                     starved,
                     open_files: getrlimit(Resource::RLIMIT_NOFILE)
@@ -157,16 +158,19 @@ impl Lab for KernelLab {
                         .ok(),
                 },
                 log,
+                program,
+                tool,
                 pending,
                 ended_us,
                 wire,
             },
             topology,
         );
-        match broke_off {
+        let broke_off = broke_off.map(|reason| format!("the sampler broke off: {reason}"));
+        match died.or(broke_off) {
             None => Ok(measured),
             Some(reason) => Err(TrialError::Failed {
-                reason: format!("the sampler broke off: {reason}"),
+                reason,
                 measured: Some(Box::new(measured)),
             }),
         }
@@ -200,79 +204,32 @@ fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Run
     Ok(Some(relay))
 }
 
-fn open_server(topology: &Topology, arm: &Arm) -> Result<Server, TrialError> {
-    let (ip, spec, protocol) = (topology.server_ip, arm.server.clone(), arm.protocol.clone());
-    Ok(topology
-        .server
-        .run(move || Server::open(ip, &spec, &protocol))??)
-}
-
-fn prepare_flood(
-    topology: &Topology,
-    trial: Trial<'_>,
-    addresses: Vec<SocketAddr>,
-    progress: &Arc<Progress>,
-    interrupt: &Interrupt,
-) -> Result<Flood, TrialError> {
-    let arm = &trial.arm.settings;
-    let target = Target {
-        addresses,
-        sources: arm.client.sources,
-        bind: arm.client.bind,
-        speaks_first: arm.protocol.speaks_first,
-        http: arm.protocol.http.clone(),
-        timeout_us: arm.client.timeout.as_us(),
-        hold_us: arm.client.hold.as_us(),
-        diag: Mutex::new(topology.server.run(Diag::open)??),
-        blind: Mutex::default(),
-        progress: Arc::clone(progress),
-        interrupt: interrupt.clone(),
-    };
-    let spec = arm.client.clone();
-    let schedule = Schedule::new(&spec, trial.seed);
-    Ok(topology
-        .client()
-        .run(move || Flood::prepare(&spec, schedule, target))??)
-}
-
 /// The first look, which also proves that every socket listens before a client is started.
 fn listening(watched: &Watched, diag: &mut Diag) -> Result<Vec<Look>, TrialError> {
-    let looks: Vec<Look> = watched.look(diag)?.into_iter().flatten().collect();
-    if looks.len() == watched.cookies.len() {
-        return Ok(looks);
-    }
-    let found: Vec<String> = diag
-        .listeners()?
-        .iter()
-        .map(|row| row.address.to_string())
+    let looks: Vec<Option<Look>> = watched.look(diag)?;
+    let sockets = watched.sockets.iter().zip(&looks);
+    let silent: Vec<String> = sockets
+        .filter(|(_, look)| look.is_none())
+        .map(|(socket, _)| socket.address.to_string())
         .collect();
-    let found = if found.is_empty() {
-        "none".to_owned()
-    } else {
-        found.join(", ")
-    };
+    if silent.is_empty() {
+        return Ok(looks.into_iter().flatten().collect());
+    }
+    let found = listening_on(diag)?;
     Err(TrialError::failed(format!(
         "the server never listened on {} (found: {found})",
-        watched.address(looks.len())
+        silent.join(", ")
     )))
 }
 
 /// Half-open requests, and full sockets that `accept()` has not returned.
-fn pending(
-    diag: &mut Diag,
-    watched: &Watched,
-    log: &ServerLog,
-) -> Result<Vec<Pending>, TrialError> {
-    let has_several = watched.addresses.len() > 1;
+fn pending(diag: &mut Diag, addresses: &[SocketAddr]) -> Result<Vec<Pending>, TrialError> {
     let mut all = Vec::new();
-    for &address in &watched.addresses {
-        let on_it = |listener| watched.address(listener) == address;
-        let accepts = log.accepts.iter().filter(|one| on_it(one.listener));
-        let accepted: HashSet<SocketAddr> = accepts.map(|one| one.peer).collect();
-        let mut pending = diag.connections(address)?;
-        pending.retain(|one| one.state == ServerSide::HalfOpen || !accepted.contains(&one.peer));
+    for address in addresses {
+        let mut pending = diag.connections(address.port())?;
+        pending.retain(|one| one.state != ServerSide::Accepted);
         for one in &mut pending {
-            one.server_port = has_several.then_some(address.port());
+            one.server_port = (addresses.len() > 1).then_some(address.port());
         }
         all.extend(pending);
     }
@@ -281,21 +238,20 @@ fn pending(
 
 fn listeners(
     watched: &Watched,
-    backlog_requested: i32,
+    backlog_requested: Option<i32>,
     before: Vec<Look>,
     samples: Vec<Samples>,
     after: Vec<Option<Look>>,
     first_closed_us: Option<u64>,
 ) -> Vec<Listener> {
-    before
-        .into_iter()
-        .zip(samples)
-        .zip(after)
+    let looks = before.into_iter().zip(samples).zip(after);
+    looks
+        .zip(&watched.sockets)
         .enumerate()
-        .filter_map(|(n, ((before, samples), after))| {
+        .filter_map(|(n, (((before, samples), after), socket))| {
             let last = || last_look(before, &samples);
             Some(Listener {
-                address: watched.address(n),
+                address: socket.address,
                 backlog_requested,
                 before,
                 after: after.or_else(last)?,
@@ -321,6 +277,8 @@ struct Parts {
     client_cpu_us: Option<u64>,
     generator: Generator,
     log: ServerLog,
+    program: Option<ServerProgram>,
+    tool: Option<ToolRun>,
     pending: Vec<Pending>,
     ended_us: u64,
     wire: Option<WireLog>,
@@ -417,9 +375,11 @@ impl Take {
             listeners: parts.listeners,
             attempts: parts.attempts,
             accepts: parts.log.accepts,
+            program: parts.program,
             pending: parts.pending,
             cpu: self.cpu,
             generator: parts.generator,
+            tool: parts.tool,
             ended_us: parts.ended_us,
             wire: parts.wire,
         }

@@ -1,8 +1,11 @@
 //! From a plan to stored observations. The kernel is behind [`Lab`]; what comes back is stored at once.
 
+mod clients;
 mod execute;
 mod kernel;
+mod program;
 mod sampler;
+mod serving;
 mod store;
 
 use std::io;

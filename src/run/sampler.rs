@@ -9,34 +9,43 @@ use crate::load::Clock;
 use crate::observation::{Look, Samples};
 use crate::probe::diag::{Diag, DiagError};
 
-/// Which sockets to look at: one on each address, or a group on one, told apart by their cookies.
+/// Which sockets to look at.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) cookies: Vec<u64>,
+    pub(super) sockets: Vec<Watching>,
     /// Whether the server is to close the first of them during the trial.
     pub(super) closes_first: bool,
 }
 
-impl Watched {
-    /// Where the `n`-th of them listens.
-    pub(super) fn address(&self, n: usize) -> SocketAddr {
-        self.addresses[n % self.addresses.len()]
-    }
+/// A listening socket: those on one address are told apart by their cookies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watching {
+    pub(super) address: SocketAddr,
+    pub(super) cookie: u64,
+}
 
-    /// One look at each, in the order of the cookies; `None` for a socket that does not listen.
+impl Watched {
+    /// One look at each, in their order; `None` for a socket that does not listen.
     /// A socket alone on its address is looked up exactly; of a group, an exact lookup returns one member only.
     pub(super) fn look(&self, diag: &mut Diag) -> Result<Vec<Option<Look>>, DiagError> {
-        if self.cookies.len() == self.addresses.len() {
-            return self.addresses.iter().map(|one| diag.look(*one)).collect();
+        let alone = |one: &Watching| {
+            let there = self
+                .sockets
+                .iter()
+                .filter(|other| other.address == one.address);
+            there.count() == 1
+        };
+        if self.sockets.iter().all(alone) {
+            let each = self.sockets.iter();
+            return each.map(|one| diag.look(one.address)).collect();
         }
         let rows = diag.listeners()?;
-        let of = |cookie: &u64| {
+        let of = |one: &Watching| {
             rows.iter()
-                .find(|row| row.cookie == *cookie)
+                .find(|row| row.cookie == one.cookie)
                 .map(|row| row.look)
         };
-        Ok(self.cookies.iter().map(of).collect())
+        Ok(self.sockets.iter().map(of).collect())
     }
 }
 
@@ -63,7 +72,7 @@ impl Sampler {
                     period_us,
                     ..Samples::default()
                 };
-                let mut samples = vec![empty; watched.cookies.len()];
+                let mut samples = vec![empty; watched.sockets.len()];
                 let (mut due_us, mut broke_off) = (0, None);
                 while !stopped.load(Ordering::Relaxed) {
                     clock.sleep_until(due_us);
@@ -78,8 +87,10 @@ impl Sampler {
                             samples.recv_q.push(look.recv_q);
                             samples.drops.push(look.drops);
                         } else if n > 0 || !watched.closes_first {
-                            let address = watched.address(n);
-                            broke_off = Some(format!("a socket on {address} no longer listens"));
+                            broke_off = Some(format!(
+                                "a socket on {} no longer listens",
+                                watched.sockets[n].address
+                            ));
                         }
                     }
                     if broke_off.is_some() {

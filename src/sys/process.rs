@@ -11,19 +11,28 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
-            let mut none = std::mem::MaybeUninit::uninit();
-            libc::sigemptyset(none.as_mut_ptr());
-            if libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            unblock_signals()?;
             set_parent_death_signal()
         });
     }
 }
 
+fn unblock_signals() -> io::Result<()> {
+    let mut none = std::mem::MaybeUninit::uninit();
+    // SAFETY: the set is initialised before it is read; no old set is asked for.
+    let result = unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut())
+    };
+    succeeded(result)
+}
+
 fn set_parent_death_signal() -> io::Result<()> {
     // SAFETY: takes numbers.
-    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    succeeded(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })
+}
+
+fn succeeded(result: libc::c_int) -> io::Result<()> {
     if result == 0 {
         Ok(())
     } else {
@@ -31,30 +40,74 @@ fn set_parent_death_signal() -> io::Result<()> {
     }
 }
 
+/// What the first process of a contained program can be asked to send to every other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broadcast {
+    /// SIGTERM, and SIGCONT so that a stopped process takes it.
+    Terminate,
+    /// SIGSTOP.
+    Stop,
+    /// SIGCONT.
+    Continue,
+}
+
+impl Broadcast {
+    /// The signal that asks for it.
+    const fn request(self) -> libc::c_int {
+        match self {
+            Self::Terminate => libc::SIGTERM,
+            Self::Stop => libc::SIGUSR1,
+            Self::Continue => libc::SIGUSR2,
+        }
+    }
+}
+
 /// Lets `command` start below a first process of its own, which takes over what the program leaves behind and
 /// ends with the last of it. The calling thread must have unshared its PID namespace and must live as long as
 /// the program: when the thread ends, also by SIGKILL, the kernel ends the first process and with it everything
 /// in the namespace (`PR_SET_PDEATHSIG`, `pid_namespaces(7)`).
-pub(crate) fn contain(command: &mut Command) {
+///
+/// A [`Broadcast`] that the first process was asked for has been sent when a byte is written to `done`.
+pub(crate) fn contain(command: &mut Command, done: OwnedFd) {
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
+            unblock_signals()?;
             set_parent_death_signal()?;
             match libc::fork() {
                 -1 => Err(io::Error::last_os_error()),
                 0 => Ok(()),
-                program => first_process(program),
+                program => first_process(program, done.as_raw_fd()),
             }
         });
     }
 }
 
-/// Waits for every process of the namespace, then ends with the program's exit status.
-fn first_process(program: libc::pid_t) -> ! {
-    // SAFETY: plain system calls; no descriptor is used afterwards. The pipe on which the parent waits for exec
-    // is among those that must be closed.
+/// Gives `command` this limit of open files, soft and hard.
+pub(crate) fn limit_files(command: &mut Command, most: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    // SAFETY: between fork and exec one async-signal-safe call is made; `limit` is whole.
     unsafe {
-        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
+        command.pre_exec(move || succeeded(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)));
+    }
+}
+
+/// Waits for every process of the namespace, then ends with the program's exit status.
+fn first_process(program: libc::pid_t, done: libc::c_int) -> ! {
+    // SAFETY: plain system calls. No descriptor but 0 is used afterwards: the pipe on which the parent waits for
+    // exec is among those that must be closed. Handlers are in place before that, and make one call each.
+    unsafe {
+        libc::dup2(done, 0);
+        for asked in [Broadcast::Terminate, Broadcast::Stop, Broadcast::Continue] {
+            libc::signal(
+                asked.request(),
+                broadcast as extern "C" fn(libc::c_int) as libc::sighandler_t,
+            );
+        }
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
     }
     let mut code = 0;
     loop {
@@ -71,6 +124,24 @@ fn first_process(program: libc::pid_t) -> ! {
             // SAFETY: ends this process without running anything of the parent's.
             unsafe { libc::_exit(code) }
         }
+    }
+}
+
+/// The first process's handler: -1 is every process of its namespace but itself (kill(2)).
+extern "C" fn broadcast(asked: libc::c_int) {
+    // SAFETY: async-signal-safe calls; the byte is readable, and 0 is the pipe that `first_process` put there.
+    unsafe {
+        let everybody = -1;
+        if asked == Broadcast::Terminate.request() {
+            libc::kill(everybody, libc::SIGTERM);
+        }
+        let and_then = if asked == Broadcast::Stop.request() {
+            libc::SIGSTOP
+        } else {
+            libc::SIGCONT
+        };
+        libc::kill(everybody, and_then);
+        libc::write(0, [0_u8].as_ptr().cast(), 1);
     }
 }
 
@@ -99,13 +170,25 @@ impl Pidfd {
     /// # Errors
     /// The error of `pidfd_send_signal(2)`.
     pub(crate) fn kill(&self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)
+    }
+
+    /// Asks the first process of a contained program for a broadcast.
+    ///
+    /// # Errors
+    /// The error of `pidfd_send_signal(2)`.
+    pub(crate) fn ask(&self, what: Broadcast) -> io::Result<()> {
+        self.signal(what.request())
+    }
+
+    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and no information is passed.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
                 self.0.as_raw_fd(),
-                libc::SIGKILL,
+                signal,
                 no_info,
                 0,
             )

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backlog_lab::arm::Arm;
+use backlog_lab::arm::{Arm, Server};
 use backlog_lab::load::Progress;
 use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{
@@ -109,7 +109,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         },
         listeners: vec![Listener {
             address: ([127, 0, 0, 1], 8080).into(),
-            backlog_requested: 1,
+            backlog_requested: Some(1),
             before: look,
             samples: Samples {
                 period_us: 1_000,
@@ -123,6 +123,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         }],
         attempts,
         accepts,
+        program: None,
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
@@ -549,7 +550,10 @@ fn the_binding_limit_is_named() {
     });
     assert!(!result.verdict.text.contains("somaxconn"));
     let mut clamped = arm("one", 1, "");
-    clamped.server.backlog = 1_000;
+    let Server::Own(server) = &mut clamped.server else {
+        panic!("the lab's own server");
+    };
+    server.backlog = 1_000;
     let lab = Scripted(|_: &str| Ok(measured(vec![attempt(0, 1, Ended::Answered)], Vec::new())));
     let text = run(vec![clamped], &lab).arms.remove(0).verdict.text;
     assert!(

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use backlog_lab::audit::{Finding, Place};
-use backlog_lab::netns::{Namespace, Program};
+use backlog_lab::netns::{Launch, Namespace, Program};
 use backlog_lab::probe::diag::Diag;
 use backlog_lab::probe::owners;
 use libtest_mimic::{Failed, Trial};
@@ -28,7 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Asks `ready` until it says yes, for ten seconds at most.
-fn eventually(what: &str, mut ready: impl FnMut() -> Result<bool, Failed>) -> Result<(), Failed> {
+pub(crate) fn eventually(
+    what: &str,
+    mut ready: impl FnMut() -> Result<bool, Failed>,
+) -> Result<(), Failed> {
     let begun = Instant::now();
     while !ready()? {
         if begun.elapsed() > Duration::from_secs(10) {
@@ -47,7 +50,10 @@ fn listening_inodes(namespace: &Namespace) -> Result<BTreeSet<u32>, Failed> {
 fn out_of_files() -> Result<(), Failed> {
     let namespace = Namespace::create("server")?;
     let script = format!("ulimit -n 64; exec {} hold slow 9000 --delay 60s", lab());
-    let _program = Program::start(&namespace, ["sh", "-c", &script].map(Into::into).into())?;
+    let _program = Program::start(
+        &namespace,
+        Launch::new(["sh", "-c", &script].map(Into::into).into()),
+    )?;
     let address: SocketAddr = "127.0.0.1:9000".parse()?;
     let mut clients = Vec::new();
     // One client after another, until the server has no file left for the next.
@@ -89,7 +95,7 @@ fn run(arguments: &[&str]) -> Result<Output, Failed> {
 }
 
 /// Processes with this word on their command line.
-fn processes_with(word: &str) -> usize {
+pub(crate) fn processes_with(word: &str) -> usize {
     std::fs::read_dir("/proc")
         .into_iter()
         .flatten()

@@ -13,6 +13,7 @@ mod hold;
 mod http;
 mod kernel;
 mod namespaces;
+mod programs;
 mod runs;
 mod sockets;
 mod trust;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         http::trials(),
         kernel::trials(),
         namespaces::trials(),
+        programs::trials(),
         runs::trials(),
         sockets::trials(),
         trust::trials(),

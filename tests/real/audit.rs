@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use backlog_lab::audit::{self, Audit, DROPS, Finding, OVERFLOWS, Place, Scope};
-use backlog_lab::netns::{Namespace, Program};
+use backlog_lab::netns::{Launch, Namespace, Program};
 use backlog_lab::probe::{diag::Diag, host::read_host, owners};
 use libtest_mimic::{Failed, Trial};
 use nix::sys::signal::{Signal, kill};
@@ -146,7 +146,7 @@ fn agrees(server: &Server, somaxconn: u32) -> Result<(), Failed> {
     let namespace = Namespace::create("server")?;
     namespace.run(move || set_somaxconn(somaxconn))??;
     let command = (server.command)(&folder.path().to_string_lossy());
-    let mut program = Program::start(&namespace, command)?;
+    let mut program = Program::start(&namespace, Launch::new(command))?;
     let begun = Instant::now();
     while namespace
         .run(|| Diag::open().and_then(|mut diag| diag.listeners()))??

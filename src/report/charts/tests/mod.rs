@@ -131,7 +131,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         ended_us: samples.at_us.last().map_or(2_000_000, |last| last + 500),
         listeners: vec![Listener {
             address: ([127, 0, 0, 1], 8080).into(),
-            backlog_requested: 1,
+            backlog_requested: Some(1),
             before: look(0, 1, 0),
             samples,
             after: look(0, 1, drops),
@@ -139,6 +139,8 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         }],
         attempts,
         accepts: Vec::new(),
+        program: None,
+        tool: None,
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
