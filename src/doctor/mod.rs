@@ -167,7 +167,7 @@ pub fn needs(arms: &[Arm]) -> Vec<Need> {
     );
     let connections = arms
         .iter()
-        .map(|arm| u64::from(arm.client.connections))
+        .map(|arm| u64::from(arm.client.at_once()))
         .max();
     needs.extend(connections.map(|n| Need::OpenFiles(n * FILES_PER_CONNECTION + OWN_FILES)));
     needs

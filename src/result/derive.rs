@@ -7,8 +7,8 @@ use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
     AcceptTimes, Cause, Counters, Cpu, Entry, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult, WireResult,
-    books, explain, outcome, self_check, wire,
+    ListenerResult, LoadResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult, WireResult,
+    books, explain, load, outcome, self_check, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -50,6 +50,7 @@ fn empty() -> TrialResult {
         counters: Counters::default(),
         packet_drops: PacketDrops::default(),
         latency_ms: Latencies::default(),
+        load: LoadResult::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
         causes: None,
@@ -84,15 +85,14 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     });
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
-    } else if total != arm.client.connections {
-        Some(format!(
-            "{total} of {} attempts were recorded",
-            arm.client.connections
-        ))
+    } else if let Some(wanted) = arm.client.attempts().filter(|wanted| *wanted != total) {
+        Some(format!("{total} of {wanted} attempts were recorded"))
     } else {
         wire.as_ref()
             .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
+    let overflows = counters.server.get("TcpExt.ListenOverflows");
+    let overflowed = overflows.copied().flatten().is_some_and(|n| n > 0);
     let mut result = TrialResult {
         status: if invalid.is_some() {
             Status::Invalid
@@ -117,6 +117,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         counters,
         packet_drops: packet_drops(measured),
         latency_ms: latencies(attempts, &fates),
+        load: load::load(arm, measured, overflowed),
         cpu: cpu(measured),
         start_skew_ms: Some(Percentiles::of_us(
             attempts
@@ -135,12 +136,14 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
     };
-    if result.status == Status::Ok
-        && let Some(reason) = self_check::saturated(arm, measured, &result)
-    {
-        (result.status, result.reason) = (Status::Invalid, Some(reason));
+    if let Some((limit, reason)) = self_check::saturated(arm, measured, &result) {
+        result.self_check.client_limit = Some(limit);
+        if result.status == Status::Ok && reason.is_some() {
+            (result.status, result.reason) = (Status::Invalid, reason);
+        }
     }
     result.notes.extend(self_check::notes(arm, &result));
+    result.notes.extend(load::note(arm, &result.load));
     let books = books::close(arm, measured, &fates, &result);
     (result.books, result.why_overflows) = (books.entries, books.why_overflows);
     let open: Vec<String> = result.open_books().map(open_book).collect();
@@ -386,6 +389,11 @@ fn latencies(attempts: &[Attempt], fates: &[Fate]) -> Latencies {
             .iter()
             .filter(is_ok)
             .filter_map(|one| Some(since_start(one, one.first_byte_us?)))
+            .collect()),
+        answered_from_intended: of(attempts
+            .iter()
+            .filter(is_ok)
+            .filter_map(|one| Some(one.first_byte_us?.saturating_sub(one.intended_us)))
             .collect()),
         not_ok: of(attempts
             .iter()

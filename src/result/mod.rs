@@ -10,6 +10,7 @@ mod expect;
 mod figures;
 mod join;
 mod kind;
+mod load;
 mod outcome;
 mod packets;
 mod self_check;
@@ -36,9 +37,10 @@ pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
 pub use kind::Kind;
+pub use load::LoadResult;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
-pub use self_check::SelfCheck;
+pub use self_check::{ClientLimit, SelfCheck};
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use until::{Reached, wants_more};
@@ -153,8 +155,10 @@ pub struct TrialResult {
     pub counters: Counters,
     /// Packets dropped before TCP saw them.
     pub packet_drops: PacketDrops,
-    /// Latencies in milliseconds, from the actual start.
+    /// Latencies in milliseconds, from the actual start where nothing else is said.
     pub latency_ms: Latencies,
+    /// The load over time.
+    pub load: LoadResult,
     /// Processor time.
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
@@ -261,6 +265,8 @@ pub struct Latencies {
     pub connect: Option<Percentiles>,
     /// Start to the answer, of the answered.
     pub answered: Option<Percentiles>,
+    /// Intended start to the answer, of the answered: also the time that a client spent on not having started yet.
+    pub answered_from_intended: Option<Percentiles>,
     /// Start to the end, of those that were not answered.
     pub not_ok: Option<Percentiles>,
     /// Connected to accepted, of the accepted.
