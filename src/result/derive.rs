@@ -7,8 +7,8 @@ use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
     AcceptTimes, Cause, Counters, Cpu, Entry, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, LoadResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult, WireResult,
-    books, explain, load, outcome, self_check, wire,
+    ListenerResult, LoadResult, Outcome, PacketDrops, SelfCheck, Status, SynSchedule, TrialResult,
+    WireResult, books, explain, load, outcome, self_check, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{

@@ -156,7 +156,10 @@ pub(super) fn saturated(
 fn uses_all(measured: &Measured, result: &TrialResult) -> bool {
     const MOST_PERCENT: f64 = 40.0;
     const BUSY_SERVER: f64 = 0.8;
-    let server = result.cpu.server_ms.map(|used| used / ms(measured.ended_us));
+    let server = result
+        .cpu
+        .server_ms
+        .map(|used| used / ms(measured.ended_us));
     let idle = result.cpu.idle_percent;
     idle.is_some_and(|idle| idle < BUSY_IDLE_PERCENT)
         && result
