@@ -13,6 +13,7 @@ mod rate;
 mod schema;
 mod server;
 mod span;
+mod step;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,6 +30,7 @@ pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use span::Span;
+pub use step::LoadKind;
 
 use crate::figure::Figure;
 

@@ -29,6 +29,9 @@ pub(super) fn readme(
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
     }
+    for one in &results.staircases {
+        text += &super::staircase::markdown(one);
+    }
     text += "## The arms\n\n";
     for arm in &results.arms {
         of_arm(&mut text, arm);

@@ -169,7 +169,7 @@ pub fn comparison(results: &Results, width: usize) -> String {
 }
 
 /// Aligned lines: two of headings, one for each row.
-fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
+pub(super) fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)

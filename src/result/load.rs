@@ -11,6 +11,8 @@ use crate::observation::{Attempt, Listener, Measured};
 /// The load over time. Unknown is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct LoadResult {
+    /// From the clients' release to the end of the last one.
+    pub lasted_ms: Option<f64>,
     /// Connections started per second while connections were started.
     pub offered_per_s: Option<f64>,
     /// Clients served per second while connections were started.
@@ -42,6 +44,7 @@ pub(super) fn load(arm: &Arm, measured: &Measured, overflowed: bool) -> LoadResu
         u32::try_from(late.count()).unwrap_or(u32::MAX)
     };
     LoadResult {
+        lasted_ms: Some(ms(measured.ended_us)),
         offered_per_s: per_s(&|one| Some(one.started_us)),
         answered_per_s: per_s(&answered_us),
         over_10_ms: over(10_000),

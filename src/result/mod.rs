@@ -14,6 +14,7 @@ mod load;
 mod outcome;
 mod packets;
 mod self_check;
+mod staircase;
 mod stats;
 mod syn_schedule;
 mod until;
@@ -41,6 +42,7 @@ pub use load::LoadResult;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use self_check::{ClientLimit, SelfCheck};
+pub use staircase::{Held, Limit, Staircase, Step, expected_breaking_load, held};
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use until::{Reached, wants_more};
@@ -77,6 +79,9 @@ pub struct Results {
     pub schedule: Schedule,
     /// The arms in the order asked.
     pub arms: Vec<ArmResult>,
+    /// Arms that differ in nothing but their load, as the steps that they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub staircases: Vec<Staircase>,
 }
 
 /// An arm's results.
@@ -309,6 +314,17 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         ended.count() == plan.trials as usize
             || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
     };
+    let arms: Vec<ArmResult> = plan
+        .arms
+        .iter()
+        .map(|arm| {
+            let of_arm = observations
+                .iter()
+                .filter(|observation| observation.arm == arm.name);
+            let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
+            arm_result(&arm.settings, plan, &manifest.host, trials)
+        })
+        .collect();
     Results {
         schema_version: SCHEMA_VERSION,
         run_id: manifest.run_id.clone(),
@@ -320,17 +336,8 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         seed: plan.seed,
         overrides: plan.overrides.clone(),
         schedule: plan.schedule.clone(),
-        arms: plan
-            .arms
-            .iter()
-            .map(|arm| {
-                let of_arm = observations
-                    .iter()
-                    .filter(|observation| observation.arm == arm.name);
-                let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
-                arm_result(&arm.settings, plan, &manifest.host, trials)
-            })
-            .collect(),
+        staircases: staircase::staircases(&arms),
+        arms,
     }
 }
 
