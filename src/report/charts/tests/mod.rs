@@ -317,20 +317,5 @@ fn runs() -> Vec<(&'static str, Run)> {
                 ("s/rate=300".into(), None),
             ]),
         ),
-        (
-            "many bursts",
-            run((0..18)
-                .map(|n| {
-                    named(
-                        &format!("s/connections={}", n * 1_000),
-                        if n < 9 { quiet() } else { busy() },
-                    )
-                })
-                .collect()),
-        ),
-        (
-            "large numbers",
-            run(vec![named("arm-a", huge), named("arm-b", quiet())]),
-        ),
     ]
 }
