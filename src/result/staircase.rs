@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::load::{nominal_capacity, too_short};
 use super::{ArmResult, ClientLimit, Kind, Status, TrialResult};
-use crate::arm::{Arm, LoadKind, Loop};
+use crate::arm::{Arm, LoadKind, Loop, SpeaksFirst};
 
 /// An arm's steps by their load.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -300,8 +300,11 @@ fn prediction(
     capacity: Option<(f64, &'static str)>,
 ) -> Option<(f64, String)> {
     let client = &arm.client;
-    // Behind so many the timeout passes before their turn comes.
-    let patience = capacity.map(|(per_s, _)| per_s * client.timeout.as_ms() / 1_000.0);
+    // Behind so many the timeout passes before their turn comes. Who waits for no answer has no turn.
+    let waits = arm.protocol.speaks_first != SpeaksFirst::Nobody;
+    let patience = capacity
+        .filter(|_| waits)
+        .map(|(per_s, _)| per_s * client.timeout.as_ms() / 1_000.0);
     let (bound, why) = match patience.filter(|useful| *useful < places) {
         Some(useful) => (
             useful,
