@@ -1,9 +1,10 @@
 //! Load over time: open and closed loops, and the search for the breaking point.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use backlog_lab::arm::{Arm, Source};
+use backlog_lab::arm::{Arm, Catalog, Source};
 use backlog_lab::load::Progress;
 use backlog_lab::observation::{Measured, Observation, SCHEMA_VERSION, TrialStatus};
 use backlog_lab::plan::Plan;
@@ -11,6 +12,7 @@ use backlog_lab::result::{Status, TrialResult, trial_result};
 use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::Trial;
 
+use crate::facts::measure;
 use crate::{program, test};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -29,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         test("load/break-finds-the-places", break_finds_the_places),
         test("soak/k80-the-breaking-point", k80_the_breaking_point).with_ignored_flag(true),
+        test("soak/arms-of-load-over-time", arms_of_load_over_time).with_ignored_flag(true),
     ]
 }
 
@@ -163,5 +166,23 @@ fn k80_the_breaking_point() {
             (earliest_ms..=latest_ms).contains(&first_ms),
             "{rate}/s: {first_ms}"
         );
+    }
+}
+
+/// Their bounds are of tens of milliseconds, which a machine that also compiles does not keep.
+fn arms_of_load_over_time() {
+    let words = [
+        "accept-stopped",
+        "coordinated-omission",
+        "storm",
+        "breaking-point/too-short",
+    ];
+    let catalog = Catalog::new(Path::new("/nonexistent"));
+    let arms = catalog
+        .load(&words.map(String::from), &[])
+        .expect("shipped arms");
+    for arm in arms {
+        let verdict = measure(arm).verdict;
+        assert_eq!(verdict.met, Some(true), "{verdict:?}");
     }
 }
