@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::arm::{Override, Span};
+use crate::arm::{LoadKind, Override, Span};
 use crate::plan::{CAPTURE_MIB, Until};
 use crate::report::charts::{Options, Size, Theme};
 
@@ -35,6 +35,8 @@ pub struct Cli {
 pub enum Command {
     /// Run arms in namespaces of their own and compare them
     Run(RunArgs),
+    /// Search for the load at which an arm breaks, and say what limits it
+    Break(BreakArgs),
     /// List the arms that can be run
     List(ListArgs),
     /// Show every resolved setting of an arm, and its plan
@@ -108,6 +110,46 @@ pub struct RunArgs {
     /// Allow arms with link.kind = "here", which run in no namespace of their own
     #[arg(long)]
     pub here: bool,
+    /// Print the results document on standard output, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// How charts are drawn
+    #[command(flatten)]
+    pub charts: ChartArgs,
+}
+
+/// Options of `break`.
+#[derive(Debug, Args)]
+pub struct BreakArgs {
+    /// An arm by name, or an arm file
+    pub arm: String,
+    /// What is raised [default: what the arm has: its rate, its concurrency, or its connections]
+    #[arg(long, value_enum)]
+    pub by: Option<LoadKind>,
+    /// How long each rate or concurrency lasts [default: as the arm says, else 4s]
+    #[arg(long, value_name = "TIME")]
+    pub step: Option<Span>,
+    /// How narrow the interval of the breaking point is to be, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub within: u32,
+    /// No load above this is tried
+    #[arg(long, value_name = "LOAD", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub most: u32,
+    /// Trials of each load; one that breaks is enough
+    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub trials: u32,
+    /// The seed of every random decision [default: a random one]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The run folder itself; must be new or empty [default: reports/RUN-ID]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Override a key, such as server.backlog=3
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Override>,
     /// Print the results document on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,

@@ -165,12 +165,56 @@ pub const NAMED: &[(&str, &str)] = &[
         "median time to the answer, of the answered",
     ),
     (
+        "answered-p90-ms",
+        "90th percentile of the time to the answer, of the answered",
+    ),
+    (
         "answered-p99-ms",
         "99th percentile of the time to the answer, of the answered",
     ),
     (
         "answered-max-ms",
         "longest time to the answer, of the answered",
+    ),
+    (
+        "intended-p50-ms",
+        "median time from the intended start to the answer, of the answered",
+    ),
+    (
+        "intended-p90-ms",
+        "90th percentile of the time from the intended start to the answer, of the answered",
+    ),
+    (
+        "intended-p99-ms",
+        "99th percentile of the time from the intended start to the answer, of the answered",
+    ),
+    (
+        "intended-max-ms",
+        "longest time from the intended start to the answer, of the answered",
+    ),
+    (
+        "over-10-ms",
+        "answers later than 10 ms after the intended start",
+    ),
+    (
+        "over-100-ms",
+        "answers later than 100 ms after the intended start",
+    ),
+    (
+        "answered-per-s",
+        "clients served per second while connections were started",
+    ),
+    (
+        "first-overflow-ms",
+        "time of the first look that shows a drop at a listener that overflowed",
+    ),
+    (
+        "predicted-overflow-ms",
+        "when an open loop is to have filled the queue, (B+1) / (rate - capacity)",
+    ),
+    (
+        "queue-empty-ms",
+        "time from which on the accept queue was empty for good",
     ),
     (
         "accept-wait-max-ms",

@@ -58,6 +58,8 @@ pub mod report;
 pub mod result;
 #[cfg(feature = "lab")]
 pub mod run;
+#[cfg(feature = "lab")]
+pub mod search;
 #[cfg(feature = "hold")]
 mod sys;
 #[cfg(feature = "lab")]

@@ -17,6 +17,7 @@ mod server;
 mod serving;
 mod sources;
 mod span;
+mod step;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerSpec};
 pub use serving::Server;
 pub use sources::{Bind, Engine, Sources, port_range};
 pub use span::Span;
+pub use step::LoadKind;
 pub use tool::{Claims, claimed};
 
 use crate::figure::Figure;

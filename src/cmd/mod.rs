@@ -6,6 +6,7 @@
 )]
 
 mod audit;
+mod breaking;
 mod diff;
 mod doctor;
 mod facts;
@@ -41,6 +42,7 @@ const REPORTS: &str = "reports";
 pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
     match cli.command {
         Command::Run(args) => run::run(args),
+        Command::Break(args) => breaking::search(args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),
@@ -123,8 +125,9 @@ fn print_results(results: &Results, json: bool) -> Result<(), Error> {
     }
     let width = width();
     print(&format!(
-        "{}\n{}",
+        "{}\n{}{}",
         render::comparison(results, width),
+        render::staircases(results, width),
         render::verdicts(results, width)
     ))
 }

@@ -36,7 +36,7 @@ impl Watcher {
                 self.done += 1;
                 if self.live {
                     let label = format!("[{}/{}] {}", self.done, self.total, trial.arm.name);
-                    let of = trial.arm.settings.client.connections;
+                    let of = trial.arm.settings.client.attempts();
                     self.drawing = Some(draw(label, of, Arc::clone(progress)));
                 }
             }
@@ -68,13 +68,18 @@ impl Drop for Watcher {
 }
 
 /// Draws the counts in place until the sender is dropped, then clears the line.
-fn draw(label: String, of: u32, progress: Arc<Progress>) -> (mpsc::Sender<()>, JoinHandle<()>) {
+fn draw(
+    label: String,
+    of: Option<u32>,
+    progress: Arc<Progress>,
+) -> (mpsc::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = mpsc::channel();
     let thread = thread::spawn(move || {
         let mut out = io::stderr();
+        let of = of.map_or_else(String::new, |of| format!("/{of}"));
         while stopped.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
             let [connected, answered, ended] = progress.counts();
-            let line = format!("{label}  {connected} connected  {answered} ok  {ended}/{of} ended");
+            let line = format!("{label}  {connected} connected  {answered} ok  {ended}{of} ended");
             let _ = write!(out, "\r\x1b[K{}", line.chars().take(79).collect::<String>());
             let _ = out.flush();
         }

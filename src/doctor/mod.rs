@@ -165,10 +165,7 @@ pub fn needs(arms: &[Arm]) -> Vec<Need> {
             .max()
             .map(Need::Threads),
     );
-    let connections = arms
-        .iter()
-        .map(|arm| u64::from(arm.client.connections))
-        .max();
+    let connections = arms.iter().map(|arm| u64::from(arm.client.at_once())).max();
     needs.extend(connections.map(|n| Need::OpenFiles(n * FILES_PER_CONNECTION + OWN_FILES)));
     needs
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::charts::Chart;
 use super::{table, tools};
-use crate::arm::{AcceptPolicy, Arm, ProgramServer, Server, ServerSpec, Span, SpeaksFirst};
+use crate::arm::{AcceptPolicy, Arm, Loop, ProgramServer, Server, ServerSpec, Span, SpeaksFirst};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::result::{ArmResult, Results, Status};
@@ -28,6 +28,9 @@ pub(super) fn readme(
     for chart in charts {
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
+    }
+    for one in &results.staircases {
+        text += &super::staircase::markdown(one);
     }
     text += "## The arms\n\n";
     for arm in &results.arms {
@@ -200,6 +203,9 @@ fn comparison(text: &mut String, results: &Results) {
          client that was not well. ghosts: connected for the client, never accepted by the server. A dash is \
          unknown or too few samples, never zero.\n\n",
     );
+    if table::has_load_over_time(results) {
+        let _ = writeln!(text, "{}\n", table::INTENDED);
+    }
 }
 
 fn of_arm(text: &mut String, arm: &ArmResult) {
@@ -278,14 +284,32 @@ fn settings(arm: &Arm) -> String {
         return parts.join(", ");
     }
     let threads = client.threads() as usize;
-    parts.push(format!(
-        "{} {} from {threads} {}",
-        client.connections,
-        plural(client.connections as usize, "client"),
-        plural(threads, "thread"),
-    ));
+    let from = format!("from {threads} {}", plural(threads, "thread"));
+    parts.push(match client.pacing() {
+        Loop::Flood => format!(
+            "{} {} {from}",
+            client.connections,
+            plural(client.connections as usize, "client"),
+        ),
+        Loop::Open(rate) => format!(
+            "open loop, {rate} for {}: {} clients {from}",
+            client.duration, client.connections
+        ),
+        Loop::Closed => {
+            let pace = client
+                .rate
+                .map_or_else(String::new, |rate| format!(", together at most {rate}"));
+            format!(
+                "closed loop, {} at a time for {}{pace}",
+                client.connections, client.duration
+            )
+        }
+    });
     if client.spread > Span::default() {
         parts.push(format!("started within {}", client.spread));
+    }
+    if client.jitter > Span::default() {
+        parts.push(format!("each up to {} later by chance", client.jitter));
     }
     parts.push(format!("timeout {}", client.timeout));
     parts.push(match (&arm.protocol.http, arm.protocol.speaks_first) {

@@ -9,6 +9,7 @@ pub mod ladder;
 mod markdown;
 mod prometheus;
 mod samples;
+mod staircase;
 mod table;
 mod tools;
 
@@ -23,6 +24,7 @@ pub use audit::{Emphasis, Line, audit};
 pub use books::why_overflows;
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
+pub use staircase::staircases;
 pub use table::{comparison, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.

@@ -3,14 +3,35 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::tools;
+use crate::arm::Loop;
 use crate::figure::Figure;
 use crate::result::{ArmResult, ListenerResult, Outcome, Reached, Results, Status};
 
-/// A column: its heading, whether narrow tables have it, and its cell for an arm.
+/// A column: its heading, which tables have it, and its cell for an arm.
 struct Column {
     heading: &'static str,
-    narrow: bool,
+    shown: Shown,
     cell: fn(&ArmResult) -> String,
+}
+
+/// Which tables have a column. What is paced is load over time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Always,
+    Wide,
+    Paced,
+    WideOrUnpaced,
+}
+
+impl Shown {
+    const fn in_table(self, wide: bool, paced: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Wide => wide,
+            Self::Paced => paced,
+            Self::WideOrUnpaced => wide || !paced,
+        }
+    }
 }
 
 /// Terminals from this width on get every column.
@@ -20,62 +41,70 @@ const WIDE: usize = 100;
 const COLUMNS: &[Column] = &[
     Column {
         heading: "ok",
-        narrow: true,
+        shown: Shown::Always,
         cell: ok,
     },
     Column {
         heading: "ghosts",
-        narrow: true,
+        shown: Shown::Always,
         cell: |arm| figure(arm, "ghosts", 0),
     },
     Column {
         heading: "answered ms:p50/p99 (n)",
-        narrow: true,
+        shown: Shown::Always,
         cell: latency,
     },
     Column {
+        heading: "intended ms:p50/p99 loop",
+        shown: Shown::Paced,
+        cell: intended,
+    },
+    Column {
         heading: "Recv-Q max/cap",
-        narrow: true,
+        shown: Shown::Always,
         cell: queue,
     },
     Column {
         heading: "over- flows",
-        narrow: true,
+        shown: Shown::Always,
         cell: |arm| figure(arm, OVERFLOWS, 0),
     },
     Column {
         heading: "per loser",
-        narrow: true,
+        shown: Shown::WideOrUnpaced,
         cell: |arm| figure(arm, "overflows-per-loser", 1),
     },
     Column {
         heading: "idle CPU",
-        narrow: true,
+        shown: Shown::Always,
         cell: idle,
     },
     Column {
         heading: "wasted accepts",
-        narrow: false,
+        shown: Shown::Wide,
         cell: |arm| figure(arm, "wasted-accepts", 0),
     },
     Column {
         heading: "listen drops",
-        narrow: false,
+        shown: Shown::Wide,
         cell: |arm| figure(arm, "TcpExt.ListenDrops", 0),
     },
     Column {
         heading: "server CPU ms",
-        narrow: false,
+        shown: Shown::Wide,
         cell: |arm| figure(arm, "server-cpu-ms", 0),
     },
     Column {
         heading: "published",
-        narrow: false,
+        shown: Shown::Wide,
         cell: published,
     },
 ];
 
 const OVERFLOWS: &str = "TcpExt.ListenOverflows";
+
+/// What tells the two kinds of latency apart.
+pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
 /// Failure classes with the headings of their columns; a column that is zero in every arm is left out.
 const CLASSES: &[(Outcome, &str)] = &[
@@ -137,6 +166,10 @@ pub fn comparison(results: &Results, width: usize) -> String {
         _ => String::new(),
     };
     caption += "p50/p99: from start to answer, of the n answered; the timeout limits connect and answer separately. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n";
+    if has_load_over_time(results) {
+        caption += INTENDED;
+        caption.push('\n');
+    }
     let caption = wrapped(&caption, width, "");
     let tools = if tools.is_empty() {
         tools
@@ -196,6 +229,7 @@ pub(super) fn cells(results: &Results, wide: bool) -> (Vec<String>, Vec<Vec<Stri
 
 /// Headings and rows. Of more failure classes than `most`, the rarer ones share a column.
 fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
+    let is_paced = has_load_over_time(results);
     let total = |class: Outcome| -> u32 {
         let trials = results.arms.iter().flat_map(|arm| &arm.trials);
         trials.filter_map(|trial| trial.count(class)).sum()
@@ -212,7 +246,7 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
     }
     let columns: Vec<_> = COLUMNS
         .iter()
-        .filter(|column| wide || column.narrow)
+        .filter(|column| column.shown.in_table(wide, is_paced))
         .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
     heads.extend(own.iter().map(|(_, heading)| (*heading).to_owned()));
@@ -254,6 +288,12 @@ fn ok(arm: &ArmResult) -> String {
     }
 }
 
+/// Whether any arm has an open or a closed loop.
+pub(super) fn has_load_over_time(results: &Results) -> bool {
+    let mut arms = results.arms.iter();
+    arms.any(|arm| arm.settings.client.pacing() != Loop::Flood)
+}
+
 fn latency(arm: &ArmResult) -> String {
     let n = arm
         .trials
@@ -261,10 +301,28 @@ fn latency(arm: &ArmResult) -> String {
         .filter_map(|trial| trial.latency_ms.answered)
         .map(|p| p.n)
         .max();
-    let Some(n) = n else {
-        return "-".into();
-    };
-    let [p50, p99] = ["answered-p50-ms", "answered-p99-ms"].map(|name| {
+    match n {
+        Some(n) => format!(
+            "{} ({n})",
+            pair(arm, ["answered-p50-ms", "answered-p99-ms"])
+        ),
+        None => "-".into(),
+    }
+}
+
+/// From the intended start, and by which loop the clients came.
+fn intended(arm: &ArmResult) -> String {
+    let pair = pair(arm, ["intended-p50-ms", "intended-p99-ms"]);
+    match arm.settings.client.pacing() {
+        Loop::Flood => pair,
+        Loop::Open(_) => format!("{pair} open"),
+        Loop::Closed => format!("{pair} closed"),
+    }
+}
+
+/// Two percentiles; short ones with a decimal.
+fn pair(arm: &ArmResult, names: [&str; 2]) -> String {
+    let shown = names.map(|name| {
         let value = arm.summary.get(name).map(|summary| summary.median);
         figure(
             arm,
@@ -272,7 +330,7 @@ fn latency(arm: &ArmResult) -> String {
             usize::from(value.is_some_and(|value| value < 100.0)),
         )
     });
-    format!("{p50}/{p99} ({n})")
+    shown.join("/")
 }
 
 /// The fullest socket: its deepest look and its capacity.

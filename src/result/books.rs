@@ -104,9 +104,12 @@ impl Ledger<'_> {
         let outcomes = self.result.outcomes.iter().flatten();
         Entry::new(
             "attempts = sum of the outcomes",
-            Some(self.arm.client.connections.into()),
+            self.arm.client.attempts().map(i64::from),
             Some(outcomes.map(|(_, count)| i64::from(*count)).sum()),
-            self.unrecorded(),
+            self.unrecorded().or_else(|| {
+                (self.arm.client.attempts().is_none())
+                    .then_some("in a closed loop, time decides how many there are")
+            }),
         )
     }
 

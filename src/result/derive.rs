@@ -7,8 +7,8 @@ use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
     AcceptTimes, AcceptedBy, Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, ToolResult, TrialResult, WireResult,
-    books, explain, notes, outcome, self_check, tool, wire,
+    ListenerResult, LoadResult, Outcome, PacketDrops, SelfCheck, Status, ToolResult, TrialResult,
+    WireResult, books, explain, load, notes, outcome, self_check, tool, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -53,6 +53,7 @@ fn empty() -> TrialResult {
         counters: Counters::default(),
         packet_drops: PacketDrops::default(),
         latency_ms: Latencies::default(),
+        load: LoadResult::default(),
         cpu: Cpu::default(),
         start_skew_ms: None,
         causes: None,
@@ -94,16 +95,18 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     });
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
-    } else if total != arm.client.connections && measured.tool.is_none() {
-        Some(format!(
-            "{total} of {} attempts were recorded",
-            arm.client.connections
-        ))
+    } else if let Some(wanted) = arm.client.attempts()
+        && wanted != total
+        && measured.tool.is_none()
+    {
+        Some(format!("{total} of {wanted} attempts were recorded"))
     } else {
         wire.as_ref()
             .and_then(|(log, result)| wire::flaw(&arm.link, log, result))
     };
     let is_program = measured.program.is_some();
+    let overflows = counters.server.get("TcpExt.ListenOverflows");
+    let overflowed = overflows.copied().flatten().is_some_and(|n| n > 0);
     let mut result = TrialResult {
         status: if invalid.is_some() {
             Status::Invalid
@@ -138,6 +141,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         counters,
         packet_drops: packet_drops(measured),
         latency_ms: latencies(measured, &fates),
+        load: load::load(arm, measured, overflowed),
         cpu: cpu(measured),
         start_skew_ms: Some(Percentiles::of_us(
             attempts
@@ -159,12 +163,14 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     if let Some(run) = &measured.tool {
         result = of_tool(arm, run, result);
     }
-    if result.status == Status::Ok
-        && let Some(reason) = self_check::saturated(arm, measured, &result)
-    {
-        (result.status, result.reason) = (Status::Invalid, Some(reason));
+    if let Some((limit, reason)) = self_check::saturated(arm, measured, &result) {
+        result.self_check.client_limit = Some(limit);
+        if result.status == Status::Ok && reason.is_some() {
+            (result.status, result.reason) = (Status::Invalid, reason);
+        }
     }
     result.notes.extend(self_check::notes(arm, &result));
+    result.notes.extend(load::note(arm, &result.load));
     let books = books::close(arm, measured, &fates, &result);
     (result.books, result.why_overflows) = (books.entries, books.why_overflows);
     let open: Vec<String> = result.open_books().map(notes::open_book).collect();
@@ -434,6 +440,11 @@ fn latencies(measured: &Measured, fates: &[Fate]) -> Latencies {
             .iter()
             .filter(is_ok)
             .filter_map(|one| Some(since_start(one, one.first_byte_us?)))
+            .collect()),
+        answered_from_intended: of(attempts
+            .iter()
+            .filter(is_ok)
+            .filter_map(|one| Some(one.first_byte_us?.saturating_sub(one.intended_us)))
             .collect()),
         not_ok: of(attempts
             .iter()

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::stats::ms;
+use super::stats::{float, ms};
 use super::{Status, Summary, TrialResult};
 use crate::arm::{AcceptPolicy, Arm};
 
@@ -109,12 +109,4 @@ fn dropped_before(trial: &TrialResult) -> Option<u64> {
         .server_rx
         .zip(drops.client_rx)
         .and_then(|(a, b)| a.checked_add(b))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of a trial are far below 2^53"
-)]
-fn float(count: u64) -> f64 {
-    count as f64
 }

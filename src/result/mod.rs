@@ -10,11 +10,13 @@ mod expect;
 mod figures;
 mod join;
 mod kind;
+mod load;
 mod notes;
 mod outcome;
 mod packets;
 mod ports;
 mod self_check;
+mod staircase;
 mod stats;
 mod syn_schedule;
 mod tool;
@@ -39,10 +41,12 @@ pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
 pub use join::{Fate, Ghost, join};
 pub use kind::Kind;
+pub use load::LoadResult;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use ports::Ports;
-pub use self_check::SelfCheck;
+pub use self_check::{ClientLimit, SelfCheck};
+pub use staircase::{Held, Limit, Staircase, Step, expected_breaking_load, held};
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use tool::ToolResult;
@@ -80,6 +84,9 @@ pub struct Results {
     pub schedule: Schedule,
     /// The arms in the order asked.
     pub arms: Vec<ArmResult>,
+    /// Arms that differ in nothing but their load, as the steps that they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub staircases: Vec<Staircase>,
 }
 
 /// An arm's results.
@@ -167,8 +174,10 @@ pub struct TrialResult {
     pub counters: Counters,
     /// Packets dropped before TCP saw them.
     pub packet_drops: PacketDrops,
-    /// Latencies in milliseconds, from the actual start.
+    /// Latencies in milliseconds, from the actual start where nothing else is said.
     pub latency_ms: Latencies,
+    /// The load over time.
+    pub load: LoadResult,
     /// Processor time.
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.
@@ -286,6 +295,8 @@ pub struct Latencies {
     pub connect: Option<Percentiles>,
     /// Start to the answer, of the answered.
     pub answered: Option<Percentiles>,
+    /// Intended start to the answer, of the answered: also the time that a client spent on not having started yet.
+    pub answered_from_intended: Option<Percentiles>,
     /// Start to the end, of those that were not answered.
     pub not_ok: Option<Percentiles>,
     /// Connected to accepted, of the accepted.
@@ -328,6 +339,17 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         ended.count() == plan.trials as usize
             || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
     };
+    let arms: Vec<ArmResult> = plan
+        .arms
+        .iter()
+        .map(|arm| {
+            let of_arm = observations
+                .iter()
+                .filter(|observation| observation.arm == arm.name);
+            let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
+            arm_result(&arm.settings, plan, &manifest.host, trials)
+        })
+        .collect();
     Results {
         schema_version: SCHEMA_VERSION,
         run_id: manifest.run_id.clone(),
@@ -339,17 +361,8 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         seed: plan.seed,
         overrides: plan.overrides.clone(),
         schedule: plan.schedule.clone(),
-        arms: plan
-            .arms
-            .iter()
-            .map(|arm| {
-                let of_arm = observations
-                    .iter()
-                    .filter(|observation| observation.arm == arm.name);
-                let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
-                arm_result(&arm.settings, plan, &manifest.host, trials)
-            })
-            .collect(),
+        staircases: staircase::staircases(&arms),
+        arms,
     }
 }
 

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ports::{Ports, ports};
+use super::stats::ms;
 use super::{Outcome, Percentiles, TrialResult};
-use crate::arm::{Arm, Span, Start};
+use crate::arm::{Arm, Loop, Span, Start};
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
@@ -25,6 +26,28 @@ pub struct SelfCheck {
     /// Where the client's ports ended, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
+    /// Attempts of an open loop that found no thread free at their time.
+    pub starved: u32,
+    /// What kept the client from raising the load that the arm describes.
+    pub client_limit: Option<ClientLimit>,
+}
+
+/// A limit of the client's machine: what a load beyond it meets is no failure of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientLimit {
+    /// Threads that attempt connections.
+    Threads,
+    /// Local ports.
+    Ports,
+    /// Open files.
+    Descriptors,
+    /// Anything else that the client's kernel ran out of.
+    Memory,
+    /// Starts were late.
+    Schedule,
+    /// Processor time.
+    Processor,
 }
 
 /// A client that starts later than this has met another queue than the arm meant.
@@ -44,8 +67,10 @@ pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>)
         workers: measured.generator.workers,
         open_files: measured.generator.open_files,
         client_cpu_percent: share_percent(measured.cpu.client_us, all_ticks),
-        sampler_gap_max_ms: longest_gap_us(measured).map(super::stats::ms),
+        sampler_gap_max_ms: longest_gap_us(measured).map(ms),
         ports: ports(arm, measured),
+        starved: measured.generator.starved,
+        client_limit: None,
     }
 }
 
@@ -71,39 +96,88 @@ fn longest_gap_us(measured: &Measured) -> Option<u64> {
         .max()
 }
 
-/// Why the load was not the one that the arm describes.
-pub(super) fn saturated(arm: &Arm, measured: &Measured, result: &TrialResult) -> Option<String> {
+/// What kept the client from raising the load that the arm describes, and why the trial does not count then. One
+/// that only had no processor time left still counts.
+pub(super) fn saturated(
+    arm: &Arm,
+    measured: &Measured,
+    result: &TrialResult,
+) -> Option<(ClientLimit, Option<String>)> {
     let check = &result.self_check;
     if let Some((got, wanted)) = check.workers.zip(check.workers_wanted)
         && got < wanted
     {
         let problem = measured.generator.problem.as_deref();
-        return Some(format!(
+        let why = format!(
             "the client had {got} of {wanted} threads: {}",
             problem.unwrap_or("for an unknown reason")
-        ));
+        );
+        return Some((ClientLimit::Threads, Some(why)));
+    }
+    if check.starved > 0 {
+        let why = format!(
+            "{} attempts found no thread free at their time, so the loop was not open; raise client.workers, or lower client.timeout",
+            check.starved
+        );
+        return Some((ClientLimit::Threads, Some(why)));
     }
     let limited = result.count(Outcome::LocalLimit).unwrap_or(0);
-    if limited > 0 && !arm.expects_local_limit() {
+    if limited > 0 {
         let errnos: Vec<&str> = result.errnos.keys().map(String::as_str).collect();
-        return Some(format!(
+        let has = |names: [&str; 2]| {
+            let mut met = errnos.iter().filter_map(|one| one.rsplit(':').next());
+            met.any(|errno| names.contains(&errno))
+        };
+        let limit = if has(["EADDRNOTAVAIL", "EADDRINUSE"]) {
+            ClientLimit::Ports
+        } else if has(["EMFILE", "ENFILE"]) {
+            ClientLimit::Descriptors
+        } else {
+            ClientLimit::Memory
+        };
+        let is_the_point = arm.expects_local_limit();
+        let why = format!(
             "{limited} attempts met a limit of the client's machine and never reached the server ({}); raise the limit, or let the arm expect local-limit",
             errnos.join(", ")
-        ));
+        );
+        return Some((limit, (!is_the_point).then_some(why)));
     }
-    let skew = lateness_of(arm, result)?;
-    let median = skew.p50.is_some_and(|ms| ms > LATE_MS);
-    (median || skew.max? > TOO_LATE_MS).then(|| {
-        format!(
+    let is_late = |skew: &Percentiles| {
+        skew.p50.is_some_and(|ms| ms > LATE_MS) || skew.max.is_some_and(|ms| ms > TOO_LATE_MS)
+    };
+    if let Some(skew) = lateness_of(arm, result).filter(is_late) {
+        let why = format!(
             "the client did not keep its schedule ({}): give the machine less other work, or the arm fewer client.workers",
             lateness(&skew)
-        )
-    })
+        );
+        return Some((ClientLimit::Schedule, Some(why)));
+    }
+    uses_all(measured, result).then_some((ClientLimit::Processor, None))
+}
+
+/// Whether the client used most of a machine that had nothing to spare, while the server's thread was not busy.
+fn uses_all(measured: &Measured, result: &TrialResult) -> bool {
+    const MOST_PERCENT: f64 = 40.0;
+    const BUSY_SERVER: f64 = 0.8;
+    let server = result
+        .cpu
+        .server_ms
+        .map(|used| used / ms(measured.ended_us));
+    let idle = result.cpu.idle_percent;
+    idle.is_some_and(|idle| idle < BUSY_IDLE_PERCENT)
+        && result
+            .self_check
+            .client_cpu_percent
+            .is_some_and(|share| share > MOST_PERCENT)
+        && server.is_some_and(|share| share < BUSY_SERVER)
 }
 
 /// How late attempts began. One by one without a spread, each begins when it is its turn, and none is late.
 fn lateness_of(arm: &Arm, result: &TrialResult) -> Option<Percentiles> {
-    let has_times = arm.client.start == Start::Together || arm.client.spread != Span::default();
+    let client = &arm.client;
+    let has_times = client.start == Start::Together
+        || client.pacing() != Loop::Flood
+        || client.spread.max(client.jitter) != Span::default();
     result.start_skew_ms.filter(|_| has_times)
 }
 
@@ -142,7 +216,7 @@ pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
             "the machine was only {idle:.0} % idle (the client used {client} share of it): times are those of a busy machine"
         ));
     }
-    let needed = u64::from(arm.client.connections) * 2 + OWN_FILES;
+    let needed = u64::from(arm.client.at_once()) * 2 + OWN_FILES;
     if let Some(limit) = check.open_files.filter(|limit| *limit < needed)
         && result.tool.is_none()
     {

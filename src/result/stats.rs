@@ -51,6 +51,15 @@ pub(super) fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 
+/// A count as a number to reckon with.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of a trial are far below 2^53"
+)]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}
+
 /// A figure over the valid trials of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {

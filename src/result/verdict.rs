@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, tool, why};
-use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
+use crate::arm::{AcceptPolicy, Arm, Loop, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
 struct Shown<'a>(&'a BTreeMap<String, Summary>);
@@ -55,6 +55,7 @@ pub(super) fn text(
         }
     }
     sentences.extend(meaning(arm, kind, trial, &shown));
+    sentences.extend(load_over_time(arm, &shown));
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
@@ -224,6 +225,35 @@ fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
             timeout.as_us() / delay.as_us()
         )
     })
+}
+
+/// How the clients came, and what their percentiles count from.
+fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
+    let percentiles = |what: &str| {
+        let of = |name: String| shown.get(&name).map_or_else(|| "-".into(), decimal);
+        ["p50", "p90", "p99"]
+            .map(|p| of(format!("{what}-{p}-ms")))
+            .join("/")
+    };
+    let times = format!(
+        "p50/p90/p99 {} ms from the intended start, {} ms from the actual one",
+        percentiles("intended"),
+        percentiles("answered")
+    );
+    match arm.client.pacing() {
+        Loop::Flood => None,
+        Loop::Open(rate) => Some(format!("Open loop, {rate}: {times}.")),
+        Loop::Closed => Some(format!(
+            "Closed loop, {} at a time: {times}; during a stall nobody else came, so a stall is at most {} slow answers and the percentiles hardly see it.",
+            arm.client.connections, arm.client.connections
+        )),
+    }
+}
+
+/// A number of milliseconds, short ones with a decimal.
+fn decimal(ms: f64) -> String {
+    let decimals = usize::from(ms < 100.0);
+    format!("{ms:.decimals$}")
 }
 
 /// What follows from the kind.

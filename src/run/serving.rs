@@ -52,7 +52,7 @@ enum Still {
 }
 
 /// What is known of a program when the clients have ended.
-#[derive(Default)]
+#[derive(Default, Clone, Copy)]
 struct Left {
     open_files: Option<(u64, u64)>,
     paused_us: Option<(u64, Option<u64>)>,

@@ -86,10 +86,18 @@ impl RunFolder {
         };
         make_folder(path)?;
         make_folder(&path.join(OBSERVATIONS))?;
-        let file = path.join(MANIFEST);
-        let bytes = serde_json::to_vec_pretty(manifest);
-        write_atomically(&file, &bytes.map_err(|error| written(&file)(error.into()))?)?;
+        folder.describe(manifest)?;
         Ok(folder)
+    }
+
+    /// Writes the manifest, also of a run whose plan has grown.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn describe(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let file = self.path.join(MANIFEST);
+        let bytes = serde_json::to_vec_pretty(manifest);
+        write_atomically(&file, &bytes.map_err(|error| written(&file)(error.into()))?)
     }
 
     /// Makes the folder of a run below `reports`, named by its id. Where another run has that id already, this

@@ -10,6 +10,7 @@ mod doctor;
 mod ladder;
 mod pipeline;
 mod schema;
+mod staircase;
 mod sysctl_files;
 mod tidy;
 mod trust;

@@ -73,6 +73,7 @@ fn imports_run_downward() {
         "plan",
         "random",
         "result",
+        "search",
     ];
     let kernel_side: &[(&str, &[&str])] = &[
         ("sys", &[]),

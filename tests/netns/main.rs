@@ -12,6 +12,7 @@ mod facts;
 mod hold;
 mod http;
 mod kernel;
+mod load;
 mod namespaces;
 mod programs;
 mod runs;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         hold::trials(),
         http::trials(),
         kernel::trials(),
+        load::trials(),
         namespaces::trials(),
         programs::trials(),
         runs::trials(),

@@ -20,6 +20,7 @@ mod paint;
 mod png;
 mod scale;
 mod scene;
+mod staircase;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub enum ChartError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChartId {
     Comparison,
+    Staircase,
     Matrix,
     Outcomes,
     QueueDepth,
@@ -66,6 +68,7 @@ impl ChartId {
     const fn file_stem(self) -> &'static str {
         match self {
             Self::Comparison => "comparison",
+            Self::Staircase => "staircase",
             Self::Matrix => "matrix",
             Self::Outcomes => "outcomes",
             Self::QueueDepth => "queue-depth",
@@ -114,6 +117,7 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
     let story = story::Story::of(results, observations);
     let Options { theme, size } = options;
     let mut figures = vec![comparison::chart(&story, size, theme)];
+    figures.extend(staircase::chart(&story, results, size, theme));
     figures.extend(heat::chart(&story, size, theme));
     figures.extend([
         bars::outcomes(&story, size, theme),

@@ -21,8 +21,13 @@ struct Run {
 fn run(arms: Vec<(String, Option<Measured>)>) -> Run {
     let settings = |name: &str, measured: Option<&Measured>| {
         let connections = measured.map_or(1, |one| one.attempts.len().max(1));
+        let rate = name
+            .split_once("/rate=")
+            .map_or_else(String::new, |(_, rate)| {
+                format!("rate = \"{rate}/s\"\nduration = \"2s\"\n")
+            });
         let text = format!(
-            "title = \"what {name} is about\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nconnections = {connections}\n[expect]\nlocal-limit = \"0..=1000\""
+            "title = \"what {name} is about\"\nwhy = \"w\"\n[server]\nbacklog = 1\naccept-delay = \"10ms\"\n[client]\n{rate}connections = {connections}\n[expect]\nlocal-limit = \"0..=1000\""
         );
         Arm {
             name: name.to_owned(),
@@ -308,8 +313,13 @@ fn runs() -> Vec<(&'static str, Run)> {
         ),
         ("four factors", run(matrix(&many_levels))),
         (
-            "large numbers",
-            run(vec![named("arm-a", huge), named("arm-b", quiet())]),
+            "steps",
+            run(vec![
+                named("s/rate=50", quiet()),
+                named("s/rate=120", quiet()),
+                named("s/rate=150", busy()),
+                ("s/rate=300".into(), None),
+            ]),
         ),
     ]
 }

@@ -1,0 +1,192 @@
+//! `backlog-lab break`: the search for the highest load that an arm bears. Each load is an arm of the run.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+
+use super::progress::Watcher;
+use super::{REPORTS, here, print, report, run, signals, width};
+use crate::arm::{Arm, Catalog, LinkKind, LoadKind, Span};
+use crate::cli::BreakArgs;
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::observation::Observation;
+use crate::plan::Plan;
+use crate::probe::host::read_host;
+use crate::report as render;
+use crate::result::{ArmResult, Held, expected_breaking_load, held, results};
+use crate::run::{KernelLab, RunFolder, execute, random_seed};
+use crate::search::Search;
+
+/// The first load where the settings do not say what is to be expected.
+const FIRST_LOAD: f64 = 100.0;
+/// The first load is to be borne, so that the interval has a lower end.
+const BELOW_EXPECTED: f64 = 0.8;
+/// How long a load lasts, unless somebody says otherwise.
+const STEP: Span = Span::from_ms(4_000);
+
+pub(super) fn search(args: BreakArgs) -> Result<ExitCode, Error> {
+    let arm = the_one(&args)?;
+    let (by, step) = (args.by.unwrap_or(arm.load().0), duration(&args, &arm));
+    let lightest = arm.with_load(by, 1, step).map_err(Error::Usage)?;
+    let expected = expected_breaking_load(&lightest);
+    let first = expected.map_or(FIRST_LOAD, |load| load * BELOW_EXPECTED);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number, cut to the largest load"
+    )]
+    let mut search = Search::new(first as u32, args.most, args.within);
+
+    let (lab, interrupt) = run::ready(std::slice::from_ref(&arm))?;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => random_seed().map_err(Error::Seed)?,
+    };
+    let plan = Plan::new(Vec::new(), args.trials, seed, args.set.clone());
+    let manifest = Manifest::new(command(&args, seed), read_host(), Timestamp::now(), plan);
+    let (folder, manifest) = match &args.out {
+        Some(path) => (RunFolder::create(path, &manifest)?, manifest),
+        None => RunFolder::create_below(Path::new(REPORTS), manifest)?,
+    };
+    if args.out.is_none()
+        && let Err(error) = folder.link_as_latest()
+    {
+        eprintln!("{error}; the run itself is in {}", folder.path().display());
+    }
+    let mut steps = Steps {
+        lab,
+        folder,
+        manifest,
+        observations: Vec::new(),
+        quiet: args.quiet,
+    };
+    let mut cannot = Vec::new();
+    while let Some(load) = search.next()
+        && interrupt.raised().is_none()
+    {
+        let told = by.told(load.into());
+        let held = match arm.with_load(by, load, step) {
+            Ok(arm) => steps.take(arm)?,
+            Err(why) => {
+                cannot.push(format!("{told} cannot be raised: {why}"));
+                Held::ClientLimited
+            }
+        };
+        if !args.quiet {
+            eprintln!("{told}: {held}");
+        }
+        search.record(load, held);
+    }
+    if search.gave_up() {
+        cannot.push("the search ended for want of steps".into());
+    }
+
+    let (results, charts) = report::write(
+        &steps.folder,
+        &steps.manifest,
+        &steps.observations,
+        args.charts.options(),
+    )?;
+    if args.json {
+        print(&render::json(&results))?;
+    } else {
+        print(&render::staircases(&results, width()))?;
+        for why in &cannot {
+            print(&format!("{why}\n"))?;
+        }
+        let readme = steps.folder.path().join("README.md");
+        print(&format!("\n{}\n", readme.display()))?;
+    }
+    let unknown = results.arms.iter().any(|arm| held(arm) == Held::Unknown);
+    let code = if unknown { results.exit_code() } else { 0 };
+    let code = interrupt
+        .raised()
+        .map_or(charts.exit_code(code), signals::exit_code);
+    Ok(ExitCode::from(code))
+}
+
+/// The arm to search with. Steps of one arm are that arm.
+fn the_one(args: &BreakArgs) -> Result<Arm, Error> {
+    let arms = Catalog::new(here()).load(std::slice::from_ref(&args.arm), &args.set)?;
+    let same = |a: &Arm, b: &Arm| a.without_load() == b.without_load();
+    match arms.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|one| same(one, first)) => {
+            if first.link.kind == LinkKind::Here {
+                return Err(Error::Usage(format!(
+                    "arm {} has link.kind = \"here\": loads are only searched for in namespaces of their own; give it another link with --set link.kind=loopback",
+                    first.name
+                )));
+            }
+            Ok(first.clone())
+        }
+        many => Err(Error::Usage(format!(
+            "{} is {} arms that differ in more than their load; search with one of them, and fix its factors with --set",
+            args.arm,
+            many.len()
+        ))),
+    }
+}
+
+fn duration(args: &BreakArgs, arm: &Arm) -> Span {
+    let own = Some(arm.client.duration).filter(|own| *own != Span::default());
+    args.step.or(own).unwrap_or(STEP)
+}
+
+/// The steps that have been taken.
+struct Steps {
+    lab: KernelLab,
+    folder: RunFolder,
+    manifest: Manifest,
+    observations: Vec<Observation>,
+    quiet: bool,
+}
+
+impl Steps {
+    /// Takes a step: it is in the run's plan before its first trial begins.
+    fn take(&mut self, arm: Arm) -> Result<Held, Error> {
+        let whole = &self.manifest.plan;
+        let plan = Plan::new(vec![arm], whole.trials, whole.seed, whole.overrides.clone());
+        self.manifest.plan.arms.extend(plan.arms.iter().cloned());
+        self.folder.describe(&self.manifest)?;
+        let mut watcher = Watcher::new(self.quiet, plan.order().len());
+        let observations = execute(&plan, &self.lab, &self.folder, |event| watcher.on(&event))?;
+        drop(watcher);
+        let of_step = Manifest {
+            plan,
+            ..self.manifest.clone()
+        };
+        let arms: Vec<ArmResult> = results(&of_step, &observations).arms;
+        self.observations.extend(observations);
+        Ok(arms.first().map_or(Held::Unknown, held))
+    }
+}
+
+/// The command that makes the same search again.
+fn command(args: &BreakArgs, seed: u64) -> Vec<String> {
+    let mut words = vec![
+        "backlog-lab".to_owned(),
+        "break".to_owned(),
+        args.arm.clone(),
+    ];
+    let mut option = |name: &str, value: Option<String>| {
+        words.extend(
+            value
+                .map(|value| [name.to_owned(), value])
+                .into_iter()
+                .flatten(),
+        );
+    };
+    option("--by", args.by.as_ref().map(LoadKind::to_string));
+    option("--step", args.step.map(|step| step.to_string()));
+    option("--within", Some(args.within.to_string()));
+    option("--most", Some(args.most.to_string()));
+    option("-n", Some(args.trials.to_string()));
+    for change in &args.set {
+        option("--set", Some(change.to_string()));
+    }
+    option("--seed", Some(seed.to_string()));
+    words.extend(args.charts.words());
+    words
+}

@@ -1,0 +1,381 @@
+//! Steps of one arm under more and more load: which it bears, where it breaks, what was to be expected, and what
+//! limits it. A load that the client could not raise says nothing about the server.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::load::{nominal_capacity, too_short};
+use super::{ArmResult, ClientLimit, Kind, Status, TrialResult};
+use crate::arm::{Arm, LoadKind, Loop, SpeaksFirst};
+
+/// An arm's steps by their load.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Staircase {
+    /// What the steps' names have in common.
+    pub name: String,
+    /// What is raised from step to step.
+    pub by: LoadKind,
+    /// The steps, the lightest load first.
+    pub steps: Vec<Step>,
+    /// The highest load that was borne, below the lowest one that was not.
+    pub holds: Option<f64>,
+    /// The lowest load that was not borne.
+    pub breaks: Option<f64>,
+    /// The breaking point that was to be expected; `null` where the settings do not say.
+    pub predicted: Option<f64>,
+    /// Why, in words.
+    pub prediction: Option<String>,
+    /// What stands in the way of more; `null` where every step was borne.
+    pub limit: Option<Limit>,
+    /// The same in words.
+    pub limit_told: Option<String>,
+}
+
+/// A step: medians over its valid trials. Unknown is `null`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Step {
+    /// The arm.
+    pub arm: String,
+    /// The load.
+    pub load: f64,
+    /// Whether it was borne.
+    pub held: Held,
+    /// Clients served per second while connections were started.
+    pub answered_per_s: Option<f64>,
+    /// Median time from the intended start to the answer.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile of it.
+    pub p99_ms: Option<f64>,
+    /// Clients that were not well.
+    pub not_ok: Option<f64>,
+    /// Growth of `TcpExt.ListenOverflows`.
+    pub overflows: Option<f64>,
+    /// When the first packet was dropped at the listener.
+    pub first_overflow_ms: Option<f64>,
+    /// When it was to be expected.
+    pub predicted_overflow_ms: Option<f64>,
+    /// Whether it ended before its queue was to be full, so that it shows nothing.
+    pub too_short: bool,
+    /// The server's thread, in percent of a processor.
+    pub server_cpu_percent: Option<f64>,
+    /// The client's threads together, in percent of a processor.
+    pub client_cpu_percent: Option<f64>,
+    /// The machine's idle share.
+    pub idle_percent: Option<f64>,
+}
+
+/// Whether a load was borne.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// No overflow, and no failed client.
+    Holds,
+    /// An overflow or a failed client.
+    Breaks,
+    /// The client did not raise it: it says nothing about the server.
+    ClientLimited,
+    /// There is no valid trial, or overflows are unknown.
+    Unknown,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Holds => "holds",
+            Self::Breaks => "breaks",
+            Self::ClientLimited => "client limit",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What stands in the way of more load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The places of the accept queue.
+    Backlog,
+    /// What the server accepts per second.
+    AcceptRate,
+    /// Queues of the interfaces, before the listener.
+    Interfaces,
+    /// Something else at the server.
+    Other,
+    /// Threads of the client.
+    ClientThreads,
+    /// Local ports of the client.
+    ClientPorts,
+    /// Open files of the client.
+    ClientDescriptors,
+    /// Anything else that the client's kernel ran out of.
+    ClientMemory,
+    /// The client's starts were late.
+    ClientSchedule,
+    /// The client's processor time.
+    ClientProcessor,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Backlog => "the backlog",
+            Self::AcceptRate => "the accept rate",
+            Self::Interfaces => "queues before the listener",
+            Self::Other => "something other than the queue",
+            Self::ClientThreads => "the client's threads",
+            Self::ClientPorts => "the client's ports",
+            Self::ClientDescriptors => "the client's open files",
+            Self::ClientMemory => "the client's memory",
+            Self::ClientSchedule => "the client's lateness",
+            Self::ClientProcessor => "the client's processor time",
+        })
+    }
+}
+
+impl Limit {
+    /// Whether it is the client's, and says nothing of the server.
+    pub const fn is_clients(self) -> bool {
+        !matches!(
+            self,
+            Self::Backlog | Self::AcceptRate | Self::Interfaces | Self::Other
+        )
+    }
+}
+
+impl From<ClientLimit> for Limit {
+    fn from(limit: ClientLimit) -> Self {
+        match limit {
+            ClientLimit::Threads => Self::ClientThreads,
+            ClientLimit::Ports => Self::ClientPorts,
+            ClientLimit::Descriptors => Self::ClientDescriptors,
+            ClientLimit::Memory => Self::ClientMemory,
+            ClientLimit::Schedule => Self::ClientSchedule,
+            ClientLimit::Processor => Self::ClientProcessor,
+        }
+    }
+}
+
+/// The staircases of a run: arms that differ in nothing but one kind of load, at least two of them.
+pub(super) fn staircases(arms: &[ArmResult]) -> Vec<Staircase> {
+    let mut groups: Vec<(Arm, LoadKind, Vec<&ArmResult>)> = Vec::new();
+    for arm in arms {
+        let named = Arm {
+            name: arm.name.clone(),
+            ..arm.settings.clone()
+        };
+        let (common, (by, _)) = (named.without_load(), named.load());
+        match groups
+            .iter_mut()
+            .find(|(one, kind, _)| (one, *kind) == (&common, by))
+        {
+            Some((_, _, steps)) => steps.push(arm),
+            None => groups.push((common, by, vec![arm])),
+        }
+    }
+    groups
+        .into_iter()
+        .filter(|(_, _, steps)| steps.len() > 1)
+        .map(|(common, by, steps)| staircase(common.name, by, steps))
+        .collect()
+}
+
+fn staircase(name: String, by: LoadKind, mut arms: Vec<&ArmResult>) -> Staircase {
+    let load = |arm: &ArmResult| arm.settings.load().1;
+    arms.sort_by(|a, b| load(a).total_cmp(&load(b)));
+    let steps: Vec<Step> = arms.iter().map(|arm| step(arm)).collect();
+    let first = |held: &[Held]| steps.iter().position(|step| held.contains(&step.held));
+    let end = first(&[Held::Breaks, Held::ClientLimited]);
+    let below = &steps[..end.unwrap_or(steps.len())];
+    let broken = first(&[Held::Breaks]).map(|n| arms[n]);
+    let predicted = arms.first().and_then(|arm| predict(arm, broken));
+    let limit = end.map(|n| limit(arms[n], by, steps[n].held));
+    let (predicted, prediction) = predicted.unzip();
+    let (limit, limit_told) = limit.unzip();
+    Staircase {
+        name,
+        by,
+        holds: below
+            .iter()
+            .rfind(|step| step.held == Held::Holds)
+            .map(|step| step.load),
+        breaks: first(&[Held::Breaks]).map(|n| steps[n].load),
+        predicted,
+        prediction,
+        limit,
+        limit_told,
+        steps,
+    }
+}
+
+fn valid(arm: &ArmResult) -> impl Iterator<Item = &TrialResult> {
+    arm.trials.iter().filter(|one| one.status == Status::Ok)
+}
+
+fn median(arm: &ArmResult, figure: &str) -> Option<f64> {
+    arm.summary.get(figure).map(|summary| summary.median)
+}
+
+/// Whether an arm bore its load in every trial.
+pub fn held(arm: &ArmResult) -> Held {
+    let limited = |one: &TrialResult| one.self_check.client_limit.is_some();
+    let worst = |figure: &str| arm.summary.get(figure).map(|summary| summary.max);
+    let unknown = valid(arm).any(|trial| trial.counters.problem.is_some());
+    let (not_ok, overflows) = (worst("not-ok"), worst("TcpExt.ListenOverflows"));
+    let well = not_ok == Some(0.0) && overflows == Some(0.0);
+    let invalid = arm.trials.iter().any(|one| one.status != Status::Ok);
+    if arm.trials.iter().any(limited) && !(well && !invalid) {
+        Held::ClientLimited
+    } else if invalid || unknown || not_ok.is_none() || overflows.is_none() {
+        Held::Unknown
+    } else if well {
+        Held::Holds
+    } else {
+        Held::Breaks
+    }
+}
+
+fn step(arm: &ArmResult) -> Step {
+    // Processor time is counted until the last client has ended.
+    let percent = |of: &dyn Fn(&TrialResult) -> Option<f64>| {
+        let mut shares: Vec<f64> = valid(arm).filter_map(of).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len() / 2).copied()
+    };
+    let share = |used: Option<f64>, trial: &TrialResult| {
+        Some((used? / trial.load.lasted_ms? * 1_000.0).round() / 10.0)
+    };
+    let predicted_overflow_ms = median(arm, "predicted-overflow-ms");
+    let first_overflow_ms = median(arm, "first-overflow-ms");
+    Step {
+        arm: arm.name.clone(),
+        load: arm.settings.load().1,
+        held: held(arm),
+        answered_per_s: median(arm, "answered-per-s"),
+        p50_ms: median(arm, "intended-p50-ms"),
+        p99_ms: median(arm, "intended-p99-ms"),
+        not_ok: median(arm, "not-ok"),
+        overflows: median(arm, "TcpExt.ListenOverflows"),
+        first_overflow_ms,
+        predicted_overflow_ms,
+        too_short: first_overflow_ms.is_none() && too_short(&arm.settings, predicted_overflow_ms),
+        server_cpu_percent: percent(&|one| share(one.cpu.server_ms, one)),
+        client_cpu_percent: percent(&|one| share(one.cpu.client_ms, one)),
+        idle_percent: median(arm, "idle-percent"),
+    }
+}
+
+/// What a server accepts per second: by its settings, else as measured when it had more than it could take.
+fn capacity(arm: &ArmResult, broken: Option<&ArmResult>) -> Option<(f64, &'static str)> {
+    if let Some(nominal) = nominal_capacity(&arm.settings) {
+        return Some((nominal, BY_SETTINGS));
+    }
+    Some((median(broken?, "accept-rate-per-s")?, "as measured"))
+}
+
+/// The load at which a step is to break, and why.
+fn predict(arm: &ArmResult, broken: Option<&ArmResult>) -> Option<(f64, String)> {
+    let places = median(arm, "accept-queue-capacity")?;
+    prediction(&arm.settings, places, capacity(arm, broken))
+}
+
+/// The load at which an arm is to break by its settings alone; `None` where they do not say.
+pub fn expected_breaking_load(arm: &Arm) -> Option<f64> {
+    const DEFAULT_SOMAXCONN: u32 = 4_096;
+    let set = arm.sysctl.get("net.core.somaxconn");
+    let somaxconn = set.map_or(Some(DEFAULT_SOMAXCONN), |one| one.as_str().parse().ok())?;
+    // A negative backlog is a large one for the kernel.
+    let backlog = u32::try_from(arm.server.backlog()?).unwrap_or(u32::MAX);
+    let places = f64::from(backlog.min(somaxconn)) + 1.0;
+    let capacity = nominal_capacity(arm).map(|per_s| (per_s, BY_SETTINGS));
+    prediction(arm, places, capacity).map(|(load, _)| load)
+}
+
+const BY_SETTINGS: &str = "by its settings";
+
+fn prediction(
+    arm: &Arm,
+    places: f64,
+    capacity: Option<(f64, &'static str)>,
+) -> Option<(f64, String)> {
+    let client = &arm.client;
+    // Behind so many the timeout passes before their turn comes. Who waits for no answer has no turn.
+    let waits = arm.protocol.speaks_first != SpeaksFirst::Nobody;
+    let patience = capacity
+        .filter(|_| waits)
+        .map(|(per_s, _)| per_s * client.timeout.as_ms() / 1_000.0);
+    let (bound, why) = match patience.filter(|useful| *useful < places) {
+        Some(useful) => (
+            useful,
+            format!(
+                "{useful:.0} can be accepted within the timeout of {}",
+                client.timeout
+            ),
+        ),
+        None => (places, format!("the queue has {places} places")),
+    };
+    match client.pacing() {
+        Loop::Open(_) => {
+            let (per_s, known) = capacity?;
+            let more = bound / (client.duration.as_ms() / 1_000.0);
+            let told = format!(
+                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {}",
+                client.duration
+            );
+            Some((per_s + more, told))
+        }
+        Loop::Closed | Loop::Flood => Some((bound, why)),
+    }
+}
+
+/// What stands in the way at the first step that was not borne.
+fn limit(arm: &ArmResult, by: LoadKind, held: Held) -> (Limit, String) {
+    let mut limits = arm.trials.iter().filter_map(|one| {
+        let why = one.reason.clone();
+        Some((Limit::from(one.self_check.client_limit?), why))
+    });
+    if held == Held::ClientLimited
+        && let Some((limit, why)) = limits.next()
+    {
+        let why =
+            why.unwrap_or_else(|| "the machine had none left, and the server was idle".into());
+        return (limit, why);
+    }
+    let overflows = median(arm, "TcpExt.ListenOverflows").unwrap_or(0.0);
+    let accepted = median(arm, "accept-rate-per-s");
+    let places = median(arm, "accept-queue-capacity").unwrap_or(0.0);
+    let load = arm.settings.load().1;
+    let slower = accepted.filter(|per_s| by == LoadKind::Rate && *per_s < load);
+    match (arm.verdict.kind, slower) {
+        (Some(Kind::DroppedBeforeTheListener), _) => (
+            Limit::Interfaces,
+            "the interfaces dropped more than the listener".into(),
+        ),
+        (Some(Kind::AcceptStopped), _) => (
+            Limit::AcceptRate,
+            "accept has stopped: a larger backlog would only fill later".into(),
+        ),
+        (_, Some(per_s)) if overflows > 0.0 => (
+            Limit::AcceptRate,
+            format!(
+                "{load}/s came and {per_s:.1}/s were accepted; the {places} places of the queue only decide when that shows"
+            ),
+        ),
+        _ if overflows > 0.0 => (
+            Limit::Backlog,
+            format!("the queue has {places} places, and more came than it could hold"),
+        ),
+        (Some(Kind::Overloaded), _) => (
+            Limit::AcceptRate,
+            format!(
+                "nothing was dropped, and clients waited longer than their timeout of {}",
+                arm.settings.client.timeout
+            ),
+        ),
+        _ => (
+            Limit::Other,
+            "clients failed, and the queue never overflowed".into(),
+        ),
+    }
+}

@@ -1,0 +1,183 @@
+//! Staircases of a model server: 100 accepted per second, 65 places, and a client with limits of its own.
+
+use backlog_lab::arm::{Arm, Source};
+use backlog_lab::observation::{Attempt, Ended, Measured, Stage};
+use backlog_lab::plan::Plan;
+use backlog_lab::report;
+use backlog_lab::result::{Held, Limit, Results, Staircase};
+
+use crate::pipeline::{Scripted, accept, attempt, counters, measured, run_plan};
+
+const CAPACITY: u64 = 100;
+const PLACES: u64 = 65;
+const STEP_S: u64 = 4;
+
+fn arms(rates: &[u64]) -> Vec<Arm> {
+    let rates: Vec<String> = rates.iter().map(|rate| format!("\"{rate}/s\"")).collect();
+    let text = format!(
+        "title = \"t\"\nwhy = \"w\"\nserver.backlog = 64\nserver.accept-delay = \"10ms\"\n[client]\nrate = [{}]\nstep = \"{STEP_S}s\"",
+        rates.join(", ")
+    );
+    Source::new("k80", &text).arms(&[]).expect("steps")
+}
+
+/// What a trial of so many per second reads: whoever comes when the queue is full is lost.
+fn model(rate: u64, mut lost: impl FnMut(&mut Attempt)) -> Measured {
+    let full_us = (rate > CAPACITY).then(|| PLACES * 1_000_000 / (rate - CAPACITY));
+    let mut free_us = 0;
+    let attempts: Vec<Attempt> = (0..rate * STEP_S)
+        .map(|n| {
+            let at_us = n * 1_000_000 / rate;
+            let n = u32::try_from(n).expect("few");
+            let mut one = Attempt {
+                intended_us: at_us,
+                started_us: at_us,
+                connected_us: Some(at_us + 50),
+                first_byte_us: Some(free_us.max(at_us + 60)),
+                ended_us: free_us.max(at_us) + 100,
+                ..attempt(n, 10_000 + u16::try_from(n).expect("few"), Ended::Answered)
+            };
+            if full_us.is_some_and(|full_us| at_us >= full_us) {
+                (one.stage, one.ended) = (Stage::Connect, Ended::TimeUp);
+                (one.connected_us, one.first_byte_us) = (None, None);
+                lost(&mut one);
+            } else {
+                free_us = free_us.max(at_us + 60) + 1_000_000 / CAPACITY;
+            }
+            one
+        })
+        .collect();
+    let is_well = |one: &&Attempt| one.ended == Ended::Answered;
+    let accepts = attempts.iter().filter(is_well);
+    let accepts = accepts.filter_map(|one| Some(accept(one.first_byte_us?, one.local_port?)));
+    let overflows = attempts
+        .iter()
+        .filter(|one| one.errno.is_none() && !is_well(one))
+        .count();
+    let overflows = i128::try_from(overflows).expect("few");
+    let accepts = accepts.collect();
+    let mut measured = measured(attempts, accepts);
+    let after = measured.server.counters.after.as_mut().expect("counters");
+    after.extend(counters(&[
+        ("TcpExt.ListenOverflows", 5 + overflows),
+        ("TcpExt.ListenDrops", 5 + overflows),
+    ]));
+    let listener = &mut measured.listeners[0];
+    listener.before.send_q = 64;
+    let samples = &mut listener.samples;
+    samples.at_us = (0..STEP_S * 1_000).map(|ms| ms * 1_000).collect();
+    samples.recv_q = vec![0; samples.at_us.len()];
+    let drops = |at_us: &u64| u32::from(overflows > 0 && full_us.is_some_and(|us| us <= *at_us));
+    samples.drops = samples
+        .at_us
+        .iter()
+        .map(|at_us| Some(drops(at_us)))
+        .collect();
+    measured.ended_us = STEP_S * 1_000_000;
+    measured
+}
+
+fn steps(rates: &[u64], lost: impl Fn(&mut Attempt) + Sync) -> (Results, Staircase) {
+    let lab = Scripted(|name: &str| {
+        let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
+        Ok(model(rate.expect("a rate"), &lost))
+    });
+    let results = run_plan(Plan::new(arms(rates), 1, 7, Vec::new()), &lab);
+    let staircase = results.staircases.first().expect("steps").clone();
+    (results, staircase)
+}
+
+#[test]
+fn the_breaking_point_stands_beside_the_predicted_one() {
+    let (results, one) = steps(&[50, 80, 95, 110, 120, 150, 300], |_| {});
+    assert_eq!(
+        (one.name.as_str(), one.holds, one.breaks),
+        ("k80", Some(110.0), Some(120.0))
+    );
+    assert_eq!(
+        (one.predicted, one.limit),
+        (Some(116.25), Some(Limit::AcceptRate))
+    );
+    let overflow = |n: usize| {
+        (
+            one.steps[n].first_overflow_ms,
+            one.steps[n].predicted_overflow_ms,
+        )
+    };
+    assert_eq!(overflow(2), (None, None));
+    assert_eq!(overflow(4), (Some(3_250.0), Some(3_250.0)));
+    assert_eq!(overflow(5), (Some(1_300.0), Some(1_300.0)));
+    assert_eq!(overflow(6), (Some(325.0), Some(325.0)));
+    let short: Vec<f64> = one
+        .steps
+        .iter()
+        .filter(|step| step.too_short)
+        .map(|step| step.load)
+        .collect();
+    assert_eq!(short, [110.0]);
+    for width in [80, 120] {
+        let text = report::staircases(&results, width);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= width),
+            "{text}"
+        );
+        for words in [
+            "between 110/s",
+            "Predicted: 116/s",
+            "the accept rate",
+            "Too short to fill the queue: 110/s",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_the_client_could_not_raise_is_never_the_servers_fault() {
+    for (errno, limit) in [
+        ("EADDRNOTAVAIL", Limit::ClientPorts),
+        ("EMFILE", Limit::ClientDescriptors),
+        ("ENOBUFS", Limit::ClientMemory),
+    ] {
+        let (results, one) = steps(&[80, 150, 300], |attempt| {
+            attempt.stage = if errno == "EMFILE" {
+                Stage::Socket
+            } else {
+                Stage::Connect
+            };
+            attempt.ended = Ended::Error;
+            attempt.errno = Some(errno.into());
+            attempt.local_port = None;
+        });
+        let held: Vec<Held> = one.steps.iter().map(|step| step.held).collect();
+        assert_eq!(
+            held,
+            [Held::Holds, Held::ClientLimited, Held::ClientLimited],
+            "{errno}"
+        );
+        assert_eq!(
+            (one.holds, one.breaks, one.limit),
+            (Some(80.0), None, Some(limit))
+        );
+        let text = report::staircases(&results, 80);
+        assert!(
+            text.contains("beyond that the client is the limit"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn late_starts_are_the_clients_limit_too() {
+    let (_, one) = steps(&[80, 150], |attempt| attempt.started_us += 600_000);
+    assert_eq!((one.breaks, one.limit), (None, Some(Limit::ClientSchedule)));
+}
+
+#[test]
+fn arms_that_differ_in_more_than_their_load_are_no_steps() {
+    let mut arms = arms(&[50, 80]);
+    arms[1].server.backlog = 3;
+    let lab = Scripted(|_: &str| Ok(model(50, |_| {})));
+    let results = run_plan(Plan::new(arms, 1, 7, Vec::new()), &lab);
+    assert!(results.staircases.is_empty());
+}
