@@ -1,6 +1,6 @@
 //! Staircases of a model server: 100 accepted per second, 65 places, and a client with limits of its own.
 
-use backlog_lab::arm::{Arm, Source};
+use backlog_lab::arm::{Arm, Server, Source};
 use backlog_lab::observation::{Attempt, Ended, Measured, Stage};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
@@ -176,7 +176,10 @@ fn late_starts_are_the_clients_limit_too() {
 #[test]
 fn arms_that_differ_in_more_than_their_load_are_no_steps() {
     let mut arms = arms(&[50, 80]);
-    arms[1].server.backlog = 3;
+    let Server::Own(server) = &mut arms[1].server else {
+        panic!("the lab's own server");
+    };
+    server.backlog = 3;
     let lab = Scripted(|_: &str| Ok(model(50, |_| {})));
     let results = run_plan(Plan::new(arms, 1, 7, Vec::new()), &lab);
     assert!(results.staircases.is_empty());

@@ -295,6 +295,10 @@ fn runs() -> Vec<(&'static str, Run)> {
                 .collect()),
         ),
         (
+            "large numbers",
+            run(vec![named("arm-a", huge), named("arm-b", quiet())]),
+        ),
+        (
             "forty",
             run((0..40).map(|n| named(&long(n), busy())).collect()),
         ),
