@@ -15,6 +15,7 @@ mod namespaces;
 mod programs;
 mod runs;
 mod sockets;
+mod tools;
 mod trust;
 mod wire;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         programs::trials(),
         runs::trials(),
         sockets::trials(),
+        tools::trials(),
         trust::trials(),
         wire::trials(),
     ];
