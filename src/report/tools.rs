@@ -3,42 +3,62 @@
 use super::table::{figure, lines, wrapped};
 use crate::result::{ArmResult, Results, Status, ToolResult};
 
-/// A number's column: its heading and the figure it shows.
-const COLUMNS: &[(&str, &str)] = &[
-    ("tool says:completed", "claimed-completed"),
-    ("tool says:failed", "claimed-failed"),
-    ("kernel:handshakes", "Tcp.PassiveOpens"),
-    ("kernel:overflows", "TcpExt.ListenOverflows"),
-    ("kernel:drops", "TcpExt.ListenDrops"),
-    ("server:accepted", "accepted"),
+/// A column: its heading, and its cell for an arm.
+type Column = (&'static str, fn(&ArmResult) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("tool:exit", |arm| {
+        tool(arm).map_or_else(|| "-".into(), exit)
+    }),
+    ("kernel:handshakes", |arm| {
+        figure(arm, "Tcp.PassiveOpens", 0)
+    }),
+    ("kernel:overflows", |arm| {
+        figure(arm, "TcpExt.ListenOverflows", 0)
+    }),
+    ("kernel:drops", |arm| figure(arm, "TcpExt.ListenDrops", 0)),
+    ("server:accepted", |arm| figure(arm, "accepted", 0)),
 ];
 
-/// The table for a terminal; empty where no tool ran.
+/// Columns for tools whose numbers are asked for.
+const CLAIMS: &[Column] = &[
+    ("it says:completed", |arm| {
+        figure(arm, "claimed-completed", 0)
+    }),
+    ("it says:failed", |arm| figure(arm, "claimed-failed", 0)),
+];
+
+/// The table for a terminal; empty where no tool ran. A tool that is not asked for numbers speaks in its own words.
 pub(super) fn text(results: &Results, width: usize) -> String {
     if arms(results).next().is_none() {
         return String::new();
     }
+    let has_claims = arms(results).any(asks);
+    let claims = if has_claims { CLAIMS } else { &[] };
+    let columns = || COLUMNS[..1].iter().chain(claims).chain(&COLUMNS[1..]);
     let mut heads = vec!["arm".to_owned()];
-    heads.extend(COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()));
-    let rows: Vec<Vec<String>> = arms(results).map(row).collect();
+    heads.extend(columns().map(|(heading, _)| (*heading).to_owned()));
+    let rows: Vec<Vec<String>> = arms(results)
+        .map(|arm| {
+            let mut row = vec![arm.name.clone()];
+            row.extend(columns().map(|(_, cell)| cell(arm)));
+            row
+        })
+        .collect();
     let table = lines(&heads, &rows);
-    let fits = table.iter().all(|line| line.chars().count() <= width);
-    let table = if fits {
-        table
-    } else {
-        // Each name on a line of its own.
-        let numbers: Vec<Vec<String>> = rows.iter().map(|row| row[1..].to_vec()).collect();
-        let mut below = lines(&heads[1..], &numbers);
-        let numbers = below.split_off(below.len() - rows.len());
-        let names = rows.iter().map(|row| row[0].clone());
-        below.extend(names.zip(numbers).flat_map(|(name, row)| [name, row]));
-        below
-    };
-    let caption = wrapped(CAPTION, width, "");
-    format!("{}\n\n{caption}\n", table.join("\n"))
+    let (heads, rows) = table.split_at(table.len() - rows.len());
+    let mut text = heads.join("\n") + "\n";
+    for (arm, row) in arms(results).zip(rows) {
+        text.push_str(row);
+        text.push('\n');
+        if !asks(arm) {
+            text.push_str(&wrapped(&format!("  {}", says(arm)), width, "  "));
+        }
+    }
+    format!("{text}\n{}\n", wrapped(CAPTION, width, ""))
 }
 
-const CAPTION: &str = "A tool's numbers are its own, read from its output; a dash is a number that it does not name. handshakes: Tcp.PassiveOpens.";
+const CAPTION: &str = "What a tool says is its own account, read from its output; a dash is what it does not name. handshakes: Tcp.PassiveOpens.";
 
 /// The table of a run's README; empty where no tool ran.
 pub(super) fn markdown(results: &Results) -> String {
@@ -49,21 +69,14 @@ pub(super) fn markdown(results: &Results) -> String {
         "| arm | exit | the tool says | handshakes | overflows | drops | accepted |\n| --- | --: | --- | --: | --: | --: | --: |\n",
     );
     for arm in arms(results) {
-        let exit = tool(arm).map_or_else(|| "-".into(), exit);
-        let says = tool(arm).map_or_else(|| reason(arm), |tool| tool.says(&arm.settings));
-        let says = says.replace('|', "\\|").replace('`', "'");
-        let says = if arm.settings.client.claims.is_empty() {
-            format!("`{says}`")
-        } else {
-            says
-        };
-        let numbers: Vec<String> = COLUMNS[2..]
-            .iter()
-            .map(|(_, name)| figure(arm, name, 0))
-            .collect();
+        let says = says(arm).replace('|', "\\|").replace('`', "'");
+        let says = if asks(arm) { says } else { format!("`{says}`") };
+        let cells: Vec<String> = COLUMNS.iter().map(|(_, cell)| cell(arm)).collect();
+        let (exit, numbers) = cells.split_at(1);
         text.push_str(&format!(
-            "| {} | {exit} | {says} | {} |\n",
+            "| {} | {} | {says} | {} |\n",
             arm.name,
+            exit[0],
             numbers.join(" | ")
         ));
     }
@@ -91,14 +104,16 @@ fn exit(tool: &ToolResult) -> String {
     code.map_or_else(|| tool.ended.clone(), |code| code.to_string())
 }
 
-/// Why there is no number at all.
-fn reason(arm: &ArmResult) -> String {
-    let reasons = arm.trials.iter().filter_map(|trial| trial.reason.clone());
-    reasons.into_iter().next().unwrap_or_else(|| "-".into())
+/// Whether the arm reads numbers from the tool's output.
+fn asks(arm: &ArmResult) -> bool {
+    !arm.settings.client.claims.is_empty()
 }
 
-fn row(arm: &ArmResult) -> Vec<String> {
-    let mut row = vec![arm.name.clone()];
-    row.extend(COLUMNS.iter().map(|(_, name)| figure(arm, name, 0)));
-    row
+/// What the tool says, or why it says nothing.
+fn says(arm: &ArmResult) -> String {
+    if let Some(tool) = tool(arm) {
+        return tool.says(&arm.settings);
+    }
+    let mut reasons = arm.trials.iter().filter_map(|trial| trial.reason.clone());
+    reasons.next().unwrap_or_else(|| "-".into())
 }

@@ -125,6 +125,12 @@ pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Sum
     let mut figures: BTreeSet<Figure> = NAMED.iter().map(|(name, _)| Figure::Named(name)).collect();
     figures.extend(arm.expect.bounds.keys().cloned());
     figures.extend(["TcpExt.ListenOverflows", "TcpExt.ListenDrops"].map(Figure::server_counter));
+    // It stands beside what a load tool claims, also when it has not moved.
+    figures.extend(
+        arm.client
+            .is_tool()
+            .then(|| Figure::server_counter("Tcp.PassiveOpens")),
+    );
     for trial in &valid {
         let moved = |counters: &BTreeMap<String, Option<i64>>, side| {
             let moved = counters

@@ -17,6 +17,7 @@ mod namespaces;
 mod programs;
 mod runs;
 mod sockets;
+mod tools;
 mod trust;
 mod wire;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         programs::trials(),
         runs::trials(),
         sockets::trials(),
+        tools::trials(),
         trust::trials(),
         wire::trials(),
     ];

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Debian: `apt-get install curl iproute2 nginx-light redis-server gunicorn nodejs python3 tcpdump
-//! tshark`. A program that is missing is a failure, never a pass.
+//! tshark apache2-utils wrk`. A program that is missing is a failure, never a pass.
 
 mod audit;
 mod hold;
+mod tools;
 mod wire;
 
 use std::process::ExitCode;
@@ -23,6 +24,11 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    let trials = [audit::trials(), hold::trials(), wire::trials()];
+    let trials = [
+        audit::trials(),
+        hold::trials(),
+        tools::trials(),
+        wire::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
