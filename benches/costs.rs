@@ -89,10 +89,15 @@ fn arm(name: &str) -> Outcome<Arm> {
 fn listening() -> Outcome<(Topology, Server)> {
     let arm = arm("arm-b")?;
     let topology = Topology::build(&arm.link, &arm.sysctl)?;
-    let (ip, spec, first) = (topology.server_ip, arm.server, arm.protocol.speaks_first);
+    let (ip, protocol) = (topology.server_ip, arm.protocol);
+    let spec = arm
+        .server
+        .own()
+        .cloned()
+        .ok_or("arm-b has the lab's own server")?;
     let server = topology
         .server
-        .run(move || Server::open(ip, &spec, first))??;
+        .run(move || Server::open(ip, &spec, &protocol))??;
     Ok((topology, server))
 }
 

@@ -10,6 +10,7 @@ mod matrix;
 mod overrides;
 mod packets;
 mod program;
+mod protocol;
 mod schema;
 mod server;
 mod serving;
@@ -27,6 +28,7 @@ pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;
 pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use program::{Pause, ProgramServer, ProgramSpec};
+pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
 pub use serving::Server;
@@ -50,7 +52,7 @@ pub struct Arm {
     /// The flood.
     #[serde(default)]
     pub client: ClientSpec,
-    /// Who sends first.
+    /// What client and server say.
     #[serde(default)]
     pub protocol: Protocol,
     /// What lies between client and server.
@@ -114,29 +116,6 @@ pub enum Start {
     Together,
     /// A single thread, non-blocking connects, in order.
     OneByOne,
-}
-
-/// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Protocol {
-    /// Who speaks first.
-    #[serde(default)]
-    pub speaks_first: SpeaksFirst,
-}
-
-/// Who sends the first bytes of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SpeaksFirst {
-    /// The server sends its answer on accept.
-    #[default]
-    Server,
-    /// The client sends a line, the server answers it.
-    Client,
-    /// Neither: a client is well when it is connected. It looks at the server's side when its timeout has passed,
-    /// and holds the connection until the trial has been read.
-    Nobody,
 }
 
 /// A sysctl's value as it is written: `4096` or `"32768 60999"` in a file.
@@ -358,6 +337,9 @@ impl Arm {
                 "server.command: a program runs in a namespace only; remove link.kind = \"here\""
                     .into(),
             );
+        }
+        if let Some(own) = self.server.own() {
+            own.answer.check(&self.protocol)?;
         }
         self.server.check()
     }

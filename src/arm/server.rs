@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::Span;
+use super::{Protocol, Span};
 
 /// The slow-accept server's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,17 +154,34 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// What the `n`-th accepted client is told, with its line end; `None` means a close without a word.
-    pub fn turn(&self, n: usize) -> Option<String> {
-        match self.turns[n % self.turns.len()].as_str() {
-            CLOSE => None,
-            text => Some(format!("{text}\n")),
-        }
+    /// The word for the `n`-th accepted client; `None` means a close without a word.
+    pub fn turn(&self, n: usize) -> Option<&str> {
+        Some(self.turns[n % self.turns.len()].as_str()).filter(|word| *word != CLOSE)
     }
 
-    /// The line that every client takes for the right answer.
+    /// The line that every client takes for the right answer, where the conversation is lines.
     pub fn right() -> String {
         format!("{RIGHT_ANSWER}\n")
+    }
+
+    /// The status that a word stands for where the conversation is HTTP; `None` for a word that is none.
+    pub fn status(word: &str) -> Option<u16> {
+        if word == RIGHT_ANSWER {
+            return Some(200);
+        }
+        word.parse()
+            .ok()
+            .filter(|status| (200..=599).contains(status))
+    }
+
+    pub(super) fn check(&self, protocol: &Protocol) -> Result<(), String> {
+        let mut words = self.turns.iter().filter(|word| *word != CLOSE);
+        match words.find(|word| Self::status(word).is_none()) {
+            Some(word) if protocol.http.is_some() => Err(format!(
+                "server.answer = \"{word}\": with kind = \"http\" an answer is \"OK\", \"close\" or a status such as \"503\""
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

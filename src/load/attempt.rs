@@ -10,19 +10,17 @@ use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
+use super::conversation::{Conversation, Said};
 use super::target::Target;
-use crate::arm::{Answer, SpeaksFirst};
+use crate::arm::SpeaksFirst;
 use crate::observation::{Attempt, Ended, Stage};
-
-/// The line that a client sends when it speaks first.
-pub(super) const QUESTION: &[u8] = b"PING\n";
 
 /// An attempt on its way.
 pub(super) struct Running {
     socket: Socket,
     record: Attempt,
     deadline_us: u64,
-    heard: Vec<u8>,
+    conversation: Conversation,
 }
 
 /// What a step leads to.
@@ -65,7 +63,7 @@ impl Running {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket,
             record,
-            heard: Vec::new(),
+            conversation: Conversation::new(target.http.as_ref(), target.address),
         };
         match connect {
             Ok(()) => running.connected(target, clock),
@@ -107,14 +105,22 @@ impl Running {
 
     /// Its time is up.
     pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
-        let right = Answer::right();
-        let ended = match (self.record.stage, target.speaks_first) {
-            (Stage::Receive, _) if self.heard == right.as_bytes() => Ended::Answered,
-            (Stage::Receive, _) if !self.heard.is_empty() => Ended::WrongAnswer,
-            (Stage::Receive, SpeaksFirst::Nobody) => Ended::Held,
-            _ => Ended::TimeUp,
+        let said = match self.record.stage {
+            Stage::Receive => self.conversation.said(),
+            Stage::Socket | Stage::Connect | Stage::Send => Said::Nothing,
         };
-        if self.record.connected_us.is_some() && self.heard.is_empty() {
+        let ended = match said {
+            Said::Right => Ended::Answered,
+            Said::Wrong => Ended::WrongAnswer,
+            Said::Nothing
+                if self.record.stage == Stage::Receive
+                    && target.speaks_first == SpeaksFirst::Nobody =>
+            {
+                Ended::Held
+            }
+            Said::Nothing | Said::Part => Ended::TimeUp,
+        };
+        if self.record.connected_us.is_some() && matches!(ended, Ended::Held | Ended::TimeUp) {
             self.record.server_side = self.local().and_then(|local| target.server_side(local));
             // An unanswered client resets: a FIN would be repeated and counted as further overflows.
             if let Err(error) = self.socket.set_linger(Some(Duration::ZERO)) {
@@ -140,8 +146,8 @@ impl Running {
     }
 
     fn send(mut self, clock: Clock) -> Step {
-        // A line of a few bytes fits the empty send buffer of a fresh connection whole.
-        match self.socket.write(QUESTION) {
+        // A question of few bytes fits the empty send buffer of a fresh connection whole.
+        match self.socket.write(&self.conversation.question()) {
             Ok(_) => {
                 self.record.stage = Stage::Receive;
                 Step::Goes(self)
@@ -152,26 +158,25 @@ impl Running {
     }
 
     fn receive(mut self, clock: Clock) -> Step {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 4096];
         match self.socket.read(&mut bytes) {
             Ok(0) => {
-                let ended = match self.heard.as_slice() {
-                    [] => Ended::EndOfStream,
-                    heard if heard == Answer::right().as_bytes() => Ended::Answered,
-                    _ => Ended::WrongAnswer,
+                self.conversation.hear(&[]);
+                let ended = match self.conversation.said() {
+                    Said::Nothing => Ended::EndOfStream,
+                    said => heard(said),
                 };
                 Step::Ended(self.end(ended, clock).0, None)
             }
             Ok(length) => {
-                if self.heard.is_empty() {
+                if self.record.first_byte_us.is_none() {
                     self.record.first_byte_us = Some(clock.now_us());
                 }
-                // Enough to tell a wrong answer; the rest is read and dropped.
-                self.heard.extend(
-                    bytes
-                        .iter()
-                        .take(length.min(MOST_HEARD - self.heard.len().min(MOST_HEARD))),
-                );
+                self.conversation.hear(&bytes[..length]);
+                if self.conversation.is_over() {
+                    let ended = heard(self.conversation.said());
+                    return Step::Ended(self.end(ended, clock).0, None);
+                }
                 Step::Goes(self)
             }
             Err(error) if later(&error) => Step::Goes(self),
@@ -203,8 +208,14 @@ impl Running {
     }
 }
 
-/// More of a wrong answer than this is not kept.
-const MOST_HEARD: usize = 4096;
+/// How a conversation ended in which something was heard.
+fn heard(said: Said) -> Ended {
+    if said == Said::Right {
+        Ended::Answered
+    } else {
+        Ended::WrongAnswer
+    }
+}
 
 fn later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)

@@ -1,9 +1,13 @@
 //! The two ends of an experiment: the slow-accept server and the flood client, both of plain threads.
 
 mod attempt;
+mod caller;
 mod clock;
+mod conversation;
 mod flood;
+mod http;
 mod interrupt;
+mod pace;
 mod server;
 mod target;
 

@@ -3,7 +3,7 @@
 //! One thread waits for everything at once, so that a client that stays silent never holds up the accept loop.
 //! Answering takes no time of its own: the pause after each accept is the whole service time.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,8 +19,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
 use super::attempt::errno_of;
+use super::caller::{self, Caller, Heard};
 use super::clock::thread_cpu_us;
-use crate::arm::{AcceptBatch, AcceptPolicy, ServerSpec, SpeaksFirst};
+use super::pace::Pace;
+use crate::arm::{Protocol as Conversation, ServerSpec};
 use crate::observation::Accept;
 use crate::sys;
 
@@ -73,7 +75,7 @@ impl Server {
     pub fn open(
         ip: IpAddr,
         spec: &ServerSpec,
-        speaks_first: SpeaksFirst,
+        protocol: &Conversation,
     ) -> Result<Self, ServerError> {
         let mut address = SocketAddr::new(ip, 0);
         let mut sockets = Vec::new();
@@ -95,7 +97,8 @@ impl Server {
         let (sockets, stop) = (Arc::new(sockets), Arc::new(stop));
         let (begin, inbox) = mpsc::channel::<(Clock, mpsc::SyncSender<()>)>();
         let body = {
-            let (sockets, stop, spec) = (Arc::clone(&sockets), Arc::clone(&stop), spec.clone());
+            let (sockets, stop) = (Arc::clone(&sockets), Arc::clone(&stop));
+            let (spec, protocol) = (spec.clone(), protocol.clone());
             move || {
                 let Ok((clock, ready)) = inbox.recv() else {
                     return Ok(ServerLog::default());
@@ -107,7 +110,7 @@ impl Server {
                     stop: &stop,
                     pace: Pace::new(&spec),
                     spec: &spec,
-                    speaks_first,
+                    protocol: &protocol,
                     clock,
                     open: Vec::new(),
                     log: ServerLog::default(),
@@ -215,61 +218,6 @@ fn listening(address: SocketAddr, spec: &ServerSpec) -> Result<Socket, ServerErr
     Ok(socket)
 }
 
-/// When the next accept is due. Pure: the clock is given to it.
-#[derive(Debug, Clone)]
-struct Pace {
-    policy: AcceptPolicy,
-    delay_us: u64,
-    not_before_us: u64,
-    /// The plan's current entry and how many it has let in.
-    batch: Option<(AcceptBatch, u32)>,
-}
-
-impl Pace {
-    fn new(spec: &ServerSpec) -> Self {
-        Self {
-            policy: spec.accept.clone(),
-            delay_us: spec.accept_delay.as_us(),
-            not_before_us: spec.accept_from.as_us(),
-            batch: None,
-        }
-    }
-
-    /// When the next accept may happen; `None` when none will, as far as is known now.
-    fn next_us(&mut self, now_us: u64) -> Option<u64> {
-        let planned = match &self.policy {
-            AcceptPolicy::Never => return None,
-            AcceptPolicy::Loop => 0,
-            AcceptPolicy::Plan(batches) => {
-                let current = batches
-                    .iter()
-                    .rev()
-                    .find(|batch| batch.at.as_us() <= now_us);
-                if let Some(current) = current
-                    && self.batch.is_none_or(|(batch, _)| batch != *current)
-                {
-                    self.batch = Some((*current, 0));
-                }
-                match self.batch {
-                    Some((batch, taken)) if taken < batch.count => batch.at.as_us(),
-                    _ => batches
-                        .iter()
-                        .map(|batch| batch.at.as_us())
-                        .find(|at| *at > now_us)?,
-                }
-            }
-        };
-        Some(planned.max(self.not_before_us))
-    }
-
-    fn accepted(&mut self, at_us: u64) {
-        self.not_before_us = at_us.saturating_add(self.delay_us);
-        if let Some((_, taken)) = &mut self.batch {
-            *taken += 1;
-        }
-    }
-}
-
 /// The pause after an `accept()` that failed for want of descriptors or memory: the connection stays in the
 /// queue, and trying again at once would only burn the processor.
 const AFTER_FAILURE_US: u64 = 10_000;
@@ -279,11 +227,11 @@ struct Loop<'a> {
     sockets: &'a [Socket],
     stop: &'a EventFd,
     spec: &'a ServerSpec,
-    speaks_first: SpeaksFirst,
+    protocol: &'a Conversation,
     clock: Clock,
     pace: Pace,
-    /// Accepted connections that still have something to say, with their place in the log.
-    open: Vec<(usize, Socket)>,
+    /// Accepted connections that still have something to say.
+    open: Vec<Caller>,
     log: ServerLog,
 }
 
@@ -309,7 +257,7 @@ impl Loop<'_> {
             poll.extend(
                 self.open
                     .iter()
-                    .map(|(_, socket)| PollFd::new(socket.as_fd(), PollFlags::POLLIN)),
+                    .map(|one| PollFd::new(one.socket.as_fd(), PollFlags::POLLIN)),
             );
             wait(&mut poll, rest)?;
             let ready: Vec<bool> = poll.iter().map(|fd| fd.any().unwrap_or(false)).collect();
@@ -385,44 +333,45 @@ impl Loop<'_> {
                     peer,
                     error: None,
                 });
-                match self.speaks_first {
-                    SpeaksFirst::Server => self.answer(n, socket),
-                    SpeaksFirst::Client | SpeaksFirst::Nobody => self.open.push((n, socket)),
+                if caller::waits(self.protocol) {
+                    self.open.push(Caller::new(n, socket));
+                } else {
+                    self.answer(n, &socket);
                 }
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
                 self.log.failures.push(errno_of(&error));
-                let now_us = self.clock.now_us();
-                self.pace.not_before_us = now_us + AFTER_FAILURE_US;
+                self.pace.not_before(self.clock.now_us() + AFTER_FAILURE_US);
                 false
             }
         }
     }
 
-    fn answer(&mut self, n: usize, mut socket: Socket) {
-        if let Some(text) = self.spec.answer.turn(n)
-            && let Err(error) = socket.write_all(text.as_bytes())
+    fn answer(&mut self, n: usize, socket: &Socket) {
+        if let Some(word) = self.spec.answer.turn(n)
+            && let Err(error) = caller::answer(socket, word, self.protocol)
         {
             self.log.accepts[n].error = Some(errno_of(&error));
         }
     }
 
-    /// Reads from the connections that have something to read: answers a line, closes what has ended.
+    /// Reads from the connections that have something to read: answers a question, closes what has ended.
     fn converse(&mut self, ready: &[bool]) {
-        for ((n, mut socket), is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
+        for (one, is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
+            let n = one.n;
             if !is_ready {
-                self.open.push((n, socket));
+                self.open.push(one);
                 continue;
             }
-            let mut bytes = [0; 64];
-            match socket.read(&mut bytes) {
-                Ok(0) => self.log.accepts[n].error = Some("EOF".into()),
-                Ok(length) if bytes[..length].contains(&b'\n') => self.answer(n, socket),
-                Ok(_) => self.open.push((n, socket)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.open.push((n, socket)),
-                Err(error) => self.log.accepts[n].error = Some(errno_of(&error)),
+            match one.read(self.protocol) {
+                Heard::Part(one) => self.open.push(one),
+                Heard::Question(socket) => self.answer(n, &socket),
+                Heard::Gone(error) => {
+                    let how = error.map_or_else(|| "EOF".into(), |error| errno_of(&error));
+                    self.log.accepts[n].error = Some(how);
+                }
             }
         }
     }
@@ -432,67 +381,5 @@ fn wait(poll: &mut [PollFd<'_>], rest: Option<Duration>) -> Result<(), ServerErr
     match ppoll(poll, rest.map(TimeSpec::from_duration), None) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(ServerError::Thread(format!("poll: {errno}"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arm::Span;
-
-    fn pace(policy: AcceptPolicy, delay_ms: u64, from_ms: u64) -> Pace {
-        Pace {
-            policy,
-            delay_us: delay_ms * 1_000,
-            not_before_us: from_ms * 1_000,
-            batch: None,
-        }
-    }
-
-    fn batch(at_ms: u64, count: u32) -> AcceptBatch {
-        AcceptBatch {
-            at: Span::from_ms(at_ms),
-            count,
-        }
-    }
-
-    #[test]
-    fn a_loop_pauses_after_each_accept() {
-        let mut pace = pace(AcceptPolicy::Loop, 80, 100);
-        assert_eq!(pace.next_us(0), Some(100_000));
-        pace.accepted(130_000);
-        assert_eq!(pace.next_us(130_000), Some(210_000));
-    }
-
-    #[test]
-    fn a_plan_lets_in_as_many_as_it_says() {
-        let mut pace = pace(
-            AcceptPolicy::Plan(vec![batch(400, 2), batch(1_400, 9)]),
-            0,
-            0,
-        );
-        assert_eq!(pace.next_us(0), Some(400_000));
-        assert_eq!(pace.next_us(400_000), Some(400_000));
-        pace.accepted(400_010);
-        assert_eq!(pace.next_us(400_010), Some(400_010));
-        pace.accepted(400_020);
-        assert_eq!(pace.next_us(400_020), Some(1_400_000));
-        assert!(pace.next_us(1_500_000).is_some_and(|due| due <= 1_500_000));
-    }
-
-    #[test]
-    fn a_plan_that_is_used_up_accepts_nothing_more() {
-        let mut pace = pace(AcceptPolicy::Plan(vec![batch(0, 1)]), 0, 0);
-        assert_eq!(pace.next_us(0), Some(0));
-        pace.accepted(5);
-        assert_eq!(pace.next_us(10), None);
-        assert_eq!(
-            super::Pace {
-                policy: AcceptPolicy::Never,
-                ..pace
-            }
-            .next_us(10),
-            None
-        );
     }
 }

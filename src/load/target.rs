@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Interrupt;
-use crate::arm::SpeaksFirst;
+use crate::arm::{Http, SpeaksFirst};
 use crate::observation::{Attempt, Ended, ServerSide};
 use crate::probe::diag::Diag;
 
@@ -41,6 +41,8 @@ pub struct Target {
     pub address: SocketAddr,
     /// Who speaks first.
     pub speaks_first: SpeaksFirst,
+    /// What is asked where the conversation is HTTP.
+    pub http: Option<Http>,
     /// The limit for connect and, separately, for the answer.
     pub timeout_us: u64,
     /// Looks at the server's side; opened in the server's namespace.

@@ -275,14 +275,12 @@ fn settings(arm: &Arm) -> String {
         parts.push(format!("started within {}", client.spread));
     }
     parts.push(format!("timeout {}", client.timeout));
-    parts.push(
-        match arm.protocol.speaks_first {
-            SpeaksFirst::Server => "the server speaks first",
-            SpeaksFirst::Client => "the client speaks first",
-            SpeaksFirst::Nobody => "nobody speaks, to be connected is enough",
-        }
-        .into(),
-    );
+    parts.push(match (&arm.protocol.http, arm.protocol.speaks_first) {
+        (Some(http), _) => format!("`GET {}` by HTTP", http.path),
+        (None, SpeaksFirst::Server) => "the server speaks first".into(),
+        (None, SpeaksFirst::Client) => "the client speaks first".into(),
+        (None, SpeaksFirst::Nobody) => "nobody speaks, to be connected is enough".into(),
+    });
     parts.push(format!("link {}", arm.link.kind));
     parts.join(", ")
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{AcceptPolicy, Answer, ServerSpec, Span, SpeaksFirst};
+use backlog_lab::arm::{AcceptPolicy, Answer, Protocol, ServerSpec, Span, SpeaksFirst};
 use backlog_lab::audit::{self, Audit, Finding, ListenerReport, OVERFLOWS, Place, Scope};
 use backlog_lab::load::Server;
 use backlog_lab::netns::Namespace;
@@ -146,7 +146,11 @@ fn half_open() -> Result<(), Failed> {
         defer_accept: Some(Span::from_ms(30_000)),
         close_first_at: None,
     };
-    let server = Server::open(Ipv4Addr::LOCALHOST.into(), &spec, SpeaksFirst::Client)?;
+    let protocol = Protocol {
+        speaks_first: SpeaksFirst::Client,
+        http: None,
+    };
+    let server = Server::open(Ipv4Addr::LOCALHOST.into(), &spec, &protocol)?;
     let address = server.address();
     let _clients = knock(address, 50)?;
     let mut diag = Diag::open()?;

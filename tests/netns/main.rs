@@ -9,10 +9,12 @@ mod cases;
 mod charts;
 mod facts;
 mod hold;
+mod http;
 mod kernel;
 mod namespaces;
 mod programs;
 mod runs;
+mod servers;
 mod sockets;
 mod trust;
 mod wire;
@@ -43,10 +45,12 @@ fn main() -> ExitCode {
         charts::trials(),
         facts::trials(),
         hold::trials(),
+        http::trials(),
         kernel::trials(),
         namespaces::trials(),
         programs::trials(),
         runs::trials(),
+        servers::trials(),
         sockets::trials(),
         trust::trials(),
         wire::trials(),

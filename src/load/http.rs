@@ -1,0 +1,186 @@
+//! One HTTP request and its answer, through hyper, without a socket: bytes in, bytes out.
+//!
+//! The attempt opens the connection, times it and owns its socket, so connect and answer stay apart and every error
+//! keeps its errno. hyper writes the request and reads the answer; whoever polls the socket drives it.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use hyper::body::Body;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, HOST, USER_AGENT};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::{Request, Response};
+
+use crate::arm::Http;
+
+/// A request on its way to its answer.
+pub(super) struct Exchange {
+    pipe: Pipe,
+    going: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    woken: Arc<Woken>,
+    answer: Option<Answer>,
+}
+
+/// The status of a whole answer; `None` for one that is no HTTP, or was cut short.
+type Answer = Option<u16>;
+
+impl Exchange {
+    /// The request for `http` at `host`; its bytes are there at once.
+    pub(super) fn begin(http: &Http, host: SocketAddr) -> Self {
+        let pipe = Pipe::default();
+        let mut exchange = Self {
+            going: Box::pin(exchange(pipe.clone(), http.clone(), host)),
+            pipe,
+            woken: Arc::default(),
+            answer: None,
+        };
+        exchange.go_on();
+        exchange
+    }
+
+    /// What is to be sent.
+    pub(super) fn to_send(&self) -> Vec<u8> {
+        self.pipe.lock().to_send.clone()
+    }
+
+    /// Takes in what was received; nothing means the end of the stream.
+    pub(super) fn hear(&mut self, bytes: &[u8]) {
+        {
+            let mut pipe = self.pipe.lock();
+            pipe.received.extend(bytes);
+            pipe.is_over |= bytes.is_empty();
+        }
+        self.go_on();
+    }
+
+    /// The answer, when it has come or can come no more.
+    pub(super) fn answer(&self) -> Option<Answer> {
+        self.answer
+    }
+
+    /// Polls as long as one part of hyper wakes another.
+    fn go_on(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let mut context = Context::from_waker(&waker);
+        while self.answer.is_none() {
+            self.woken.0.store(false, Ordering::Relaxed);
+            if let Poll::Ready(answer) = self.going.as_mut().poll(&mut context) {
+                self.answer = Some(answer);
+            } else if !self.woken.0.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+/// Remembers that something can go on.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn exchange(pipe: Pipe, http: Http, host: SocketAddr) -> Answer {
+    let (mut sender, connection) = http1::handshake(pipe).await.ok()?;
+    let close = if http.keep_alive {
+        "keep-alive"
+    } else {
+        "close"
+    };
+    let request = Request::get(http.path)
+        .header(HOST, host.to_string())
+        .header(
+            USER_AGENT,
+            concat!("backlog-lab/", env!("CARGO_PKG_VERSION")),
+        )
+        .header(CONNECTION, close)
+        .body(String::new())
+        .ok()?;
+    let answer = async move { whole(sender.send_request(request).await.ok()?).await };
+    let (mut connection, mut answer) = (pin!(connection), pin!(answer));
+    let mut is_connected = true;
+    poll_fn(move |context| {
+        // What ends the connection also ends the answer, whole or not.
+        is_connected = is_connected && connection.as_mut().poll(context).is_pending();
+        answer.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Reads an answer to its end.
+async fn whole(mut answer: Response<hyper::body::Incoming>) -> Answer {
+    while let Some(frame) = poll_fn(|context| Pin::new(answer.body_mut()).poll_frame(context)).await
+    {
+        frame.ok()?;
+    }
+    Some(answer.status().as_u16())
+}
+
+/// What hyper takes for a connection: bytes that were received, and bytes to send.
+#[derive(Clone, Default)]
+struct Pipe(Arc<Mutex<Bytes>>);
+
+#[derive(Default)]
+struct Bytes {
+    received: VecDeque<u8>,
+    is_over: bool,
+    to_send: Vec<u8>,
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, Bytes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for Pipe {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = self.lock();
+        if bytes.received.is_empty() {
+            // Whoever brings more polls again.
+            return if bytes.is_over {
+                Poll::Ready(Ok(()))
+            } else {
+                Poll::Pending
+            };
+        }
+        let (front, _) = bytes.received.as_slices();
+        let length = front.len().min(buffer.remaining());
+        buffer.put_slice(&front[..length]);
+        bytes.received.drain(..length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Pipe {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.lock().to_send.extend(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
