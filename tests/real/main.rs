@@ -9,6 +9,7 @@
 
 mod audit;
 mod hold;
+mod servers;
 mod wire;
 
 use std::process::ExitCode;
@@ -23,6 +24,11 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    let trials = [audit::trials(), hold::trials(), wire::trials()];
+    let trials = [
+        audit::trials(),
+        hold::trials(),
+        servers::trials(),
+        wire::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
