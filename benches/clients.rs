@@ -224,7 +224,8 @@ impl Serving {
             let arm: Arm = toml::from_str(
                 "title = \"t\"\nwhy = \"w\"\nserver.backlog = 4096\nprotocol.kind = \"http\"",
             )?;
-            let (spec, protocol) = (arm.server, arm.protocol);
+            let spec = arm.server.own().ok_or("the lab's own server")?.clone();
+            let protocol = arm.protocol;
             let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
             let server = namespace.run(move || Server::open(ip, &spec, &protocol))??;
             server.begin(Clock::start())?;

@@ -55,6 +55,9 @@ pub struct Arm {
     pub title: String,
     /// What the arm teaches, in two or three sentences.
     pub why: String,
+    /// The arm of the same run that this one is a change of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// Who serves.
     pub server: Server,
     /// The flood.

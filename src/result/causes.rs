@@ -142,6 +142,10 @@ pub fn explain(measured: &Measured, fates: &[Fate]) -> Vec<Option<Explained>> {
 }
 
 /// What the trial as a whole knows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a trial, each by itself"
+)]
 struct Trial<'a> {
     listeners: &'a [Listener],
     aborts: bool,

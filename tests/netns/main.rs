@@ -16,6 +16,7 @@ mod load;
 mod namespaces;
 mod programs;
 mod runs;
+mod servers;
 mod sockets;
 mod tools;
 mod trust;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         namespaces::trials(),
         programs::trials(),
         runs::trials(),
+        servers::trials(),
         sockets::trials(),
         tools::trials(),
         trust::trials(),
