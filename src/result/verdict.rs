@@ -58,7 +58,10 @@ pub(super) fn text(
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
     sentences.extend(wasted(&shown));
-    sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    if kind != Some(Kind::Overloaded) {
+        // There the meaning of the kind has said it, by the rate that was measured.
+        sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    }
     sentences.extend(
         trial
             .listeners

@@ -334,6 +334,13 @@ fn every_policy_has_its_fates() {
         let on_a_wire = matches!(arm.link.kind, LinkKind::Wire(_));
         let aborts = arm.name.contains("abort=1");
         let cookies = arm.name.contains("cookies=1");
+        let mut books = trial.books.iter();
+        let overflows = books.find(|one| one.identity.starts_with("TcpExt.ListenOverflows ="));
+        if arm.name.contains("first=server") {
+            let holds = overflows.and_then(|one| one.holds);
+            assert_eq!(holds, Some(true), "{}: {overflows:?}", arm.name);
+        }
+        assert_eq!(trial.open_books().count(), 0, "{}", arm.name);
         assert_eq!(count("reset"), on_a_wire && aborts, "{}", arm.name);
         assert_eq!(
             count("reset-by-abort-on-overflow"),
