@@ -47,6 +47,7 @@ fn empty() -> TrialResult {
         errnos: BTreeMap::new(),
         listeners: Vec::new(),
         half_open_final: None,
+        sysctls: BTreeMap::new(),
         counters: Counters::default(),
         packet_drops: PacketDrops::default(),
         latency_ms: Latencies::default(),
@@ -114,6 +115,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .iter()
                 .filter(|one| one.state == ServerSide::HalfOpen),
         )),
+        sysctls: sysctls(measured),
         counters,
         packet_drops: packet_drops(measured),
         latency_ms: latencies(attempts, &fates),
@@ -237,6 +239,18 @@ fn listener(listener: &Listener, accepted: u32) -> ListenerResult {
         sample_period_us: samples.period_us,
         samples_missed: samples.missed,
     }
+}
+
+fn sysctls(measured: &Measured) -> BTreeMap<String, Option<String>> {
+    let client = measured.client.iter().flat_map(|client| &client.sysctls);
+    let client = client.map(|(name, value)| (format!("client.{name}"), value.clone()));
+    measured
+        .server
+        .sysctls
+        .clone()
+        .into_iter()
+        .chain(client)
+        .collect()
 }
 
 /// Values of the counter files that may fall: states and settings, no counters.

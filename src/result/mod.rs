@@ -13,6 +13,7 @@ mod kind;
 mod outcome;
 mod packets;
 mod self_check;
+mod setup;
 mod stats;
 mod syn_schedule;
 mod until;
@@ -149,6 +150,9 @@ pub struct TrialResult {
     pub listeners: Vec<ListenerResult>,
     /// Half-open requests at the end.
     pub half_open_final: Option<u32>,
+    /// The sysctls in force; those of a client in a namespace of its own as `client.NAME`. `null` where the kernel
+    /// does not show one.
+    pub sysctls: BTreeMap<String, Option<String>>,
     /// Growth of the kernel's counters.
     pub counters: Counters,
     /// Packets dropped before TCP saw them.

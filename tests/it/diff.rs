@@ -1,12 +1,13 @@
 //! Comparisons of two stored runs, by the command line.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
 use backlog_lab::arm::Arm;
 use backlog_lab::manifest::{Host, Manifest};
-use backlog_lab::observation::{Attempt, Ended, Measured};
+use backlog_lab::observation::{Attempt, Ended, Measured, Observation};
 use backlog_lab::plan::Plan;
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
 
@@ -161,6 +162,61 @@ fn different_setups_are_refused() {
             "{}",
             text(&shown.stdout)
         );
+    }
+}
+
+/// What no arm sets is compared as it was read: a machine's own default is a different setup too.
+#[test]
+fn sysctls_in_force_are_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = |name: &str, sysctls: &[(&str, Option<&str>)]| {
+        let path = folder.path().join(name);
+        store(&path, arm("one", 100, ""), "6.18.0", &[50, 51]);
+        for entry in fs::read_dir(path.join("observations")).expect("observations") {
+            let file = entry.expect("an entry").path();
+            let text = fs::read_to_string(&file).expect("a file");
+            let mut observation: Observation = serde_json::from_str(&text).expect("an observation");
+            let measured = observation.measured.as_mut().expect("readings");
+            let read = |(name, value): &(&str, Option<&str>)| {
+                ((*name).to_owned(), value.map(str::to_owned))
+            };
+            measured.server.sysctls = sysctls.iter().map(read).collect();
+            measured.client = Some(measured.server.clone());
+            let text = serde_json::to_string(&observation).expect("text");
+            fs::write(&file, text).expect("a file");
+        }
+    };
+    const COOKIES: &str = "net.ipv4.tcp_syncookies";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
+    stored("before", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
+    stored("same", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
+    stored("other", &[(COOKIES, Some("2")), (LINEAR, Some("4"))]);
+    stored("hidden", &[(COOKIES, Some("1")), (LINEAR, None)]);
+    assert_eq!(
+        diff(folder.path(), &["before", "same"]).status.code(),
+        Some(0)
+    );
+    for (other, line) in [
+        (
+            "other",
+            "one: net.ipv4.tcp_syncookies in force: \"1\" and \"2\"",
+        ),
+        (
+            "other",
+            "one: client.net.ipv4.tcp_syncookies in force: \"1\" and \"2\"",
+        ),
+        (
+            "hidden",
+            "one: net.ipv4.tcp_syn_linear_timeouts in force: \"4\" and unknown",
+        ),
+    ] {
+        let refused = diff(folder.path(), &["before", other]);
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{error}");
+        assert!(error.contains(line), "{line} in {error}");
+        let shown = diff(folder.path(), &["before", other, "--allow-different-setup"]);
+        assert_eq!(shown.status.code(), Some(0));
+        assert!(text(&shown.stdout).contains(line));
     }
 }
 
