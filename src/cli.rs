@@ -215,6 +215,15 @@ pub struct DiffArgs {
     /// Exit with 1 when a figure is really worse, with 4 when that cannot be said
     #[arg(long)]
     pub fail_on_regression: bool,
+    /// Draw a chart into FILE.png and FILE.svg
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+    /// Colours of the chart
+    #[arg(long, value_enum, default_value_t, requires = "chart")]
+    pub theme: Theme,
+    /// Size of the chart in pixels
+    #[arg(long, value_name = "WxH", default_value_t, requires = "chart")]
+    pub size: Size,
     /// Print Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,

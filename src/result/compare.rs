@@ -64,6 +64,23 @@ pub struct FigureComparison {
     pub worse: Option<bool>,
 }
 
+impl FigureComparison {
+    /// `none`, `worse (p=0.012)`, `cannot be said`.
+    pub fn in_a_word(&self) -> String {
+        let word = match (self.real, self.worse) {
+            (None, _) => return "cannot be said".into(),
+            (Some(false), _) => return "none".into(),
+            (Some(true), Some(true)) => "worse",
+            (Some(true), Some(false)) => "better",
+            (Some(true), None) => "different",
+        };
+        match self.p {
+            Some(p) if p >= 0.001 => format!("{word} (p={p:.3})"),
+            _ => format!("{word} (p<0.001)"),
+        }
+    }
+}
+
 /// Which direction of a figure is the good one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Good {

@@ -132,6 +132,38 @@ fn a_difference_is_told_from_chance() {
     assert_eq!(ok["before"]["n"], 5);
 }
 
+/// The chart is two files, whichever of them is named; a comparison that is refused draws none.
+#[test]
+fn a_comparison_is_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    store(&at("before"), arm("one", 100, ""), "6.18.0", &[50, 52, 51]);
+    store(&at("after"), arm("one", 100, ""), "6.18.0", &[20, 22, 21]);
+    store(&at("kernel"), arm("one", 100, ""), "6.1.0", &[50, 51]);
+    let refused = diff(folder.path(), &["before", "kernel", "--chart", "refused"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!at("refused.png").exists());
+    for name in ["drawn", "drawn.png", "drawn.svg"] {
+        let arguments = ["before", "after", "--markdown", "--chart", name];
+        let shown = diff(folder.path(), &arguments);
+        assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+        let out = text(&shown.stdout);
+        assert!(out.contains("](drawn.svg)"), "{out}");
+        let svg = fs::read_to_string(at("drawn.svg")).expect("a picture");
+        assert!(svg.contains("one: ok fell from 51 to 21"), "{svg}");
+        let png = fs::read(at("drawn.png")).expect("a picture");
+        assert!(png.starts_with(b"\x89PNG"));
+        fs::remove_file(at("drawn.svg")).expect("a file");
+    }
+    let nowhere = diff(
+        folder.path(),
+        &["before", "after", "--chart", "no/such/folder"],
+    );
+    assert_eq!(nowhere.status.code(), Some(4));
+    let alone = diff(folder.path(), &["before", "after", "--theme", "dark"]);
+    assert_eq!(alone.status.code(), Some(2), "a theme is for a chart");
+}
+
 /// What differs in the setup is listed, and compared only when asked for.
 #[test]
 fn different_setups_are_refused() {

@@ -15,7 +15,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let title = findings::counters(story);
     let text = "growth of the server's kernel counters; every column has a scale of its own";
     let subtitle = story.subtitle_of_means(text);
-    let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let body = Area {
         top: content.top + HEAD,

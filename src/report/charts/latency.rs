@@ -18,7 +18,8 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         .collect();
     let title = findings::latency(story, &latencies);
     let text = "what had become of the clients; blank: still connecting; those that gave up hang from above";
-    let (mut scene, content) = frame::frame(story, &title, &story.subtitle(text), size, theme);
+    let (mut scene, content) =
+        frame::frame(&story.setting, &title, &story.subtitle(text), size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
     entries.insert(

@@ -9,6 +9,7 @@ mod comparison;
 mod counters;
 mod depth;
 mod depth_data;
+mod difference;
 mod findings;
 mod font;
 mod frame;
@@ -26,7 +27,7 @@ mod tests;
 mod theme;
 
 use crate::observation::Observation;
-use crate::result::Results;
+use crate::result::{Comparison, Results};
 
 pub use scene::Size;
 pub use theme::Theme;
@@ -60,6 +61,7 @@ enum ChartId {
     QueueDepth,
     Latency,
     Counters,
+    Difference,
 }
 
 impl ChartId {
@@ -71,6 +73,7 @@ impl ChartId {
             Self::QueueDepth => "queue-depth",
             Self::Latency => "latency",
             Self::Counters => "counters",
+            Self::Difference => "difference",
         }
     }
 }
@@ -108,6 +111,15 @@ pub fn charts(
         .into_iter()
         .map(|figure| (figure.id.file_stem(), drawn(figure)))
         .collect()
+}
+
+/// The chart of a comparison.
+///
+/// # Errors
+/// It could not be drawn.
+pub fn difference(comparison: &Comparison, options: Options) -> Result<Chart, ChartError> {
+    let Options { theme, size } = options;
+    drawn(difference::chart(comparison, size, theme))
 }
 
 fn figures(results: &Results, observations: &[Observation], options: Options) -> Vec<Figure> {

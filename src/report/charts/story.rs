@@ -244,7 +244,7 @@ fn setting(results: &Results) -> String {
 }
 
 /// Labels that tell the arms apart, and what was cut from all of them.
-fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
+pub(super) fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
     if let Some(matrix) = matrix {
         return (
             Some(matrix.base.clone()),
