@@ -10,6 +10,7 @@ mod charts;
 mod facts;
 mod hold;
 mod kernel;
+mod kills;
 mod namespaces;
 mod runs;
 mod sockets;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         facts::trials(),
         hold::trials(),
         kernel::trials(),
+        kills::trials(),
         namespaces::trials(),
         runs::trials(),
         sockets::trials(),
