@@ -200,6 +200,8 @@ fn different_setups_are_refused() {
 /// What no arm sets is compared as it was read: a machine's own default is a different setup too.
 #[test]
 fn sysctls_in_force_are_compared() {
+    const COOKIES: &str = "net.ipv4.tcp_syncookies";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
     let folder = tempfile::tempdir().expect("a folder");
     let stored = |name: &str, sysctls: &[(&str, Option<&str>)]| {
         let path = folder.path().join(name);
@@ -218,8 +220,6 @@ fn sysctls_in_force_are_compared() {
             fs::write(&file, text).expect("a file");
         }
     };
-    const COOKIES: &str = "net.ipv4.tcp_syncookies";
-    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
     stored("before", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
     stored("same", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
     stored("other", &[(COOKIES, Some("2")), (LINEAR, Some("4"))]);

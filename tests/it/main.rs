@@ -11,6 +11,7 @@ mod doctor;
 mod ladder;
 mod pipeline;
 mod schema;
+mod statuses;
 mod sysctl_files;
 mod tidy;
 mod trust;

@@ -62,13 +62,12 @@ pub(super) fn chart(comparison: &Comparison, size: Size, theme: Theme) -> Figure
             let label = Text { size, ..label }.within(columns.label);
             scene.text(label.centred());
         }
-        match row.figure {
-            Some(figure) => columns.draw(&mut scene, figure, area, [before, after]),
-            None => {
-                let text = "nothing is known of it";
-                let text = Text::new(text, columns.figure, area.middle(), SMALL, palette.muted);
-                scene.text(text.centred());
-            }
+        if let Some(figure) = row.figure {
+            columns.draw(&mut scene, figure, area, [before, after]);
+        } else {
+            let text = "nothing is known of it";
+            let text = Text::new(text, columns.figure, area.middle(), SMALL, palette.muted);
+            scene.text(text.centred());
         }
     }
     let mut told = notes;

@@ -240,6 +240,16 @@ fn setting(results: &Results) -> String {
     if !results.complete {
         parts.push("partial run".into());
     }
+    let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
+    for status in [Status::Failed, Status::Invalid, Status::Skipped] {
+        match trials().filter(|trial| trial.status == status).count() {
+            0 => {}
+            n => parts.push(format!(
+                "{n} of {} trials {status}, left out",
+                trials().count()
+            )),
+        }
+    }
     parts.join(" \u{b7} ")
 }
 

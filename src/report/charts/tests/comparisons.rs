@@ -4,8 +4,8 @@ use super::super::{Options, Size, Theme, difference};
 use crate::report::charts::difference as layout;
 use crate::result::{ArmComparison, Comparison, FigureComparison, METHOD, Summary};
 
-fn side(mean: f64, half: Option<f64>) -> Option<Summary> {
-    Some(Summary {
+fn side(mean: f64, half: Option<f64>) -> Summary {
+    Summary {
         mean,
         median: mean,
         min: mean,
@@ -13,19 +13,19 @@ fn side(mean: f64, half: Option<f64>) -> Option<Summary> {
         ci95_low: half.map(|half| mean - half),
         ci95_high: half.map(|half| mean + half),
         n: half.map_or(1, |_| 5),
-    })
+    }
 }
 
 fn figure(
     name: &'static str,
-    before: Option<Summary>,
-    after: Option<Summary>,
+    before: Summary,
+    after: impl Into<Option<Summary>>,
     real: Option<bool>,
 ) -> FigureComparison {
     FigureComparison {
         figure: name,
-        before,
-        after,
+        before: Some(before),
+        after: after.into(),
         change_percent: None,
         p: real.map(|real| if real { 0.000_1 } else { 0.7 }),
         real,
