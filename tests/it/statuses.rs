@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use backlog_lab::manifest::{Host, Manifest};
-use backlog_lab::observation::{Ended, Measured, Observation};
+use backlog_lab::observation::{BeforeAfter, Ended, Measured, Observation};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
 use backlog_lab::report::charts::{Options, charts};
 use backlog_lab::result::{ArmResult, Results, Status, compare, results};
 use backlog_lab::run::{RunFolder, TrialError, execute};
 
-use crate::pipeline::{Scripted, accept, arm, attempt, measured};
+use crate::pipeline::{Scripted, accept, arm, attempt, measured, run};
 
 /// A trial in which `ok` of a hundred were answered.
 fn readings(ok: u32) -> Measured {
@@ -182,5 +182,37 @@ fn statuses_have_their_exit_codes() {
     for (name, chart) in charts(&partial, &observations, Options::default()) {
         let svg = String::from_utf8(chart.expect("a chart").svg).expect("text");
         assert!(svg.contains("partial run"), "{name}");
+    }
+}
+
+/// K49: where the counters cannot be read, what the clients saw is still shown, the counters are dashes, and the exit
+/// code is that of a machine that does not allow it.
+#[test]
+fn unreadable_counters_are_dashes() {
+    let lab = Scripted(|_: &str| {
+        let mut readings = readings(50);
+        readings.server.counters = BeforeAfter::default();
+        let path = "/proc/thread-self/net/netstat";
+        readings.notes = vec![format!(
+            "cannot read {path}: Permission denied (os error 13)"
+        )];
+        Ok(readings)
+    });
+    let results = run(vec![arm("masked", 100, "")], &lab);
+    assert_eq!(results.exit_code(), 3);
+    assert_eq!(results.arms[0].trials[0].status, Status::Ok);
+    let table = report::comparison(&results, 120);
+    let row = table
+        .lines()
+        .find(|line| line.trim_start().starts_with("masked"));
+    let cells: Vec<&str> = row.expect("a row").split_whitespace().collect();
+    assert!(cells.contains(&"50") && cells.contains(&"-"), "{table}");
+    let text = report::verdicts(&results, 200);
+    for part in [
+        "/proc/thread-self/net/netstat",
+        "os error 13",
+        "overflows are unknown",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
     }
 }
