@@ -356,7 +356,8 @@ fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> 
 
 impl Results {
     /// The exit code that they deserve; the most serious one wins: 3 this machine did not allow or did not show
-    /// something, 4 a trial failed or is invalid or did not take place, 1 an expectation was not met, 0 all well.
+    /// something, 4 a trial failed or is invalid or did not take place, 1 an expectation was not met or a figure did not
+    /// become as tight as was asked for, 0 all well.
     pub fn exit_code(&self) -> u8 {
         let trials = || self.arms.iter().flat_map(|arm| &arm.trials);
         let valid = || trials().filter(|trial| trial.status == Status::Ok);
@@ -372,7 +373,11 @@ impl Results {
         } else if self.has(Status::Failed) || self.has(Status::Invalid) || !self.complete {
             4
         } else {
-            u8::from(self.arms.iter().any(|arm| arm.verdict.met == Some(false)))
+            let missed = |arm: &ArmResult| {
+                let is_open = arm.until.as_ref().is_some_and(|until| !until.reached);
+                is_open || arm.verdict.met == Some(false)
+            };
+            u8::from(self.arms.iter().any(missed))
         }
     }
 

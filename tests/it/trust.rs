@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backlog_lab::arm::Span;
+use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{Attempt, BeforeAfter, Ended, Measured, Stage};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
+use backlog_lab::report::charts::{Options, charts};
 use backlog_lab::result::{ArmResult, Kind, Status};
 
 use crate::pipeline::{Scripted, accept, arm, attempt, counters, measured, one, run, run_plan};
@@ -374,6 +376,31 @@ fn an_open_end_is_reached_or_said_not_to_be() {
         text.contains("NOT REACHED: ok within 5 %; it is within"),
         "{text}"
     );
+    assert_eq!((steady.exit_code(), wavering.exit_code()), (0, 1));
+    assert_eq!(report::not_reached(&steady), Vec::<String>::new());
+    let said = report::not_reached(&wavering).join("\n");
+    assert!(
+        said.starts_with("one: NOT REACHED: ok within 5 %"),
+        "{said}"
+    );
+    let host = Host {
+        kernel: None,
+        architecture: None,
+        cpus: None,
+    };
+    let mut plan = Plan::new(vec![arm("one", 2, "")], 8, 7, Vec::new());
+    plan.schedule.until = Some("5%".parse().expect("an open end"));
+    let manifest = Manifest::new(Vec::new(), host, wavering.started_at, plan);
+    let (_, readme) = report::readme(&manifest, &[], &wavering, &[]);
+    let readme = String::from_utf8(readme).expect("text");
+    assert!(
+        readme.contains(&format!("## Result\n\n**{said}.**")),
+        "{readme}"
+    );
+    for (name, chart) in charts(&wavering, &[], Options::default()) {
+        let svg = String::from_utf8(chart.expect("a chart").svg).expect("text");
+        assert!(svg.contains("--until NOT REACHED in 1 of 1 arms"), "{name}");
+    }
 }
 
 /// A warm-up runs first and counts nowhere; trials at once are the same trials.

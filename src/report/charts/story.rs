@@ -240,6 +240,13 @@ fn setting(results: &Results) -> String {
     if !results.complete {
         parts.push("partial run".into());
     }
+    match super::super::not_reached(results).len() {
+        0 => {}
+        n => parts.push(format!(
+            "--until NOT REACHED in {n} of {} arms",
+            results.arms.len()
+        )),
+    }
     let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
     for status in [Status::Failed, Status::Invalid, Status::Skipped] {
         match trials().filter(|trial| trial.status == status).count() {
