@@ -40,6 +40,7 @@ pub use kind::Kind;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use self_check::SelfCheck;
+pub(crate) use stats::ms;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use until::{Reached, wants_more};

@@ -7,7 +7,7 @@ use super::scene::{Area, Mark, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure, bars, depth, findings};
-use crate::result::Outcome;
+use crate::result::{Outcome, ms};
 
 /// Chart (c).
 pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
@@ -98,10 +98,6 @@ fn waiting(scene: &Scene) -> Rgb {
 )]
 const fn number(n: u64) -> f64 {
     n as f64
-}
-
-fn ms(us: u64) -> f64 {
-    number(us) / 1_000.0
 }
 
 /// `29 answered within 1.9 s`, `171 connect timeout`.
