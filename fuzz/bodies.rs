@@ -73,14 +73,40 @@ pub(crate) fn observation(bytes: &[u8]) {
         return;
     };
     let text = "title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\nclient.connections = 2";
-    let arm: Arm = toml::from_str(text).expect("an arm");
-    let result = trial_result(&arm, &observation);
+    // The books of a wire and of clients that speak first rest on the packets.
+    let wire = format!("{text}\nlink.kind = \"wire\"\nprotocol.speaks-first = \"client\"");
+    for text in [text, &wire] {
+        derived(&toml::from_str(text).expect("an arm"), &observation);
+    }
+}
+
+fn derived(arm: &Arm, observation: &Observation) {
+    let result = trial_result(arm, observation);
     let attempts = observation.measured.as_ref().map(|one| one.attempts.len());
     assert_eq!(result.attempts.map(|n| n as usize), attempts);
     assert_eq!(result.accepted.is_none(), attempts.is_none());
     if result.status == Status::Ok {
         let outcomes: u32 = result.outcomes.iter().flatten().map(|(_, n)| n).sum();
         assert!(attempts.is_none() || outcomes == arm.client.connections);
+    }
+    let packets = observation
+        .measured
+        .as_ref()
+        .and_then(|one| one.wire.as_ref());
+    let counted = result
+        .wire
+        .as_ref()
+        .map(|one| one.to_server.packets + one.to_client.packets);
+    assert_eq!(
+        counted.map(|n| n as usize),
+        packets.map(|log| log.packets.len())
+    );
+    for entry in &result.books {
+        assert_eq!(
+            entry.holds.is_none(),
+            entry.not_judged.is_some(),
+            "{entry:?}"
+        );
     }
     serde_json::to_vec(&result).expect("a result can be written");
 }

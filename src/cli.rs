@@ -86,7 +86,8 @@ pub struct RunArgs {
     /// Trials of each arm; with --until, the most of them [default: 1; with --until 100]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub trials: Option<u32>,
-    /// Repeat until the 95 % interval of a figure's mean is this tight, such as 5% (of ok) or answered-p50-ms=5%
+    /// Repeat until the 95 % interval of a figure's mean is this tight, such as 5% (of ok) or answered-p50-ms=5%; exit
+    /// with 1 when it does not become so
     #[arg(long, value_name = "[FIGURE=]PERCENT%")]
     pub until: Option<Until>,
     /// Let each arm have a first trial that does not count
@@ -257,6 +258,15 @@ pub struct DiffArgs {
     /// Exit with 1 when a figure is really worse, with 4 when that cannot be said
     #[arg(long)]
     pub fail_on_regression: bool,
+    /// Draw a chart into FILE.png and FILE.svg
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+    /// Colours of the chart
+    #[arg(long, value_enum, default_value_t, requires = "chart")]
+    pub theme: Theme,
+    /// Size of the chart in pixels
+    #[arg(long, value_name = "WxH", default_value_t, requires = "chart")]
+    pub size: Size,
     /// Print Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,

@@ -9,6 +9,7 @@ use crate::arm::ArmError;
 use crate::audit::LookError;
 use crate::hold::HoldError;
 use crate::netns::{NetnsError, Refusal};
+use crate::report::charts::ChartError;
 use crate::run::{StoreError, TrialError};
 
 /// Why a command could not be carried out.
@@ -58,6 +59,9 @@ pub enum Error {
     /// Signals cannot be waited for.
     #[error("cannot prepare for signals: {0}")]
     Signals(Errno),
+    /// A chart that could not be drawn.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
     /// Standard output failed.
     #[error("cannot print: {0}")]
     Print(io::Error),
@@ -88,6 +92,7 @@ impl Error {
             | Self::Store(_)
             | Self::Seed(_)
             | Self::Signals(_)
+            | Self::Chart(_)
             | Self::Print(_) => 4,
         })
     }

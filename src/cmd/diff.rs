@@ -1,24 +1,34 @@
 //! `backlog-lab diff`.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{REPORTS, print, print_json};
 use crate::cli::DiffArgs;
 use crate::error::Error;
 use crate::report as render;
-use crate::result::{Results, compare, results};
-use crate::run::{RunFolder, find_run};
+use crate::report::charts::{self, Chart, Options};
+use crate::result::{Comparison, Results, compare, results};
+use crate::run::{RunFolder, find_run, write_atomically};
 
 pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
     let comparison = compare(&load(&args.before)?, &load(&args.after)?);
     if !comparison.different_setup.is_empty() && !args.allow_different_setup {
         return Err(Error::DifferentSetup(comparison.different_setup));
     }
+    let chart = args
+        .chart
+        .as_deref()
+        .map(|path| draw(path, &comparison, args));
+    let chart = chart.transpose()?;
     if args.json {
         print_json(&comparison)?;
     } else if args.markdown {
         print(&render::diff_markdown(&comparison))?;
+        if let Some((file, chart)) = chart {
+            print(&format!("\n![{}]({})\n", chart.alt, file.display()))?;
+        }
     } else {
         print(&render::diff(&comparison))?;
     }
@@ -37,6 +47,25 @@ pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
     } else {
         u8::from(comparison.regressions().next().is_some())
     }))
+}
+
+/// Draws the comparison into two files; the one that Markdown shows, and the chart.
+fn draw(path: &Path, comparison: &Comparison, args: &DiffArgs) -> Result<(PathBuf, Chart), Error> {
+    let (theme, size) = (args.theme, args.size);
+    let chart = charts::difference(comparison, Options { theme, size })?;
+    // One that was given with its extension names the same two files.
+    let stem = match path.extension().and_then(OsStr::to_str) {
+        Some("png" | "svg") => path.with_extension(""),
+        _ => path.to_owned(),
+    };
+    let file = |extension: &str| {
+        let mut name = stem.clone().into_os_string();
+        name.push(extension);
+        PathBuf::from(name)
+    };
+    write_atomically(&file(".png"), &chart.png)?;
+    write_atomically(&file(".svg"), &chart.svg)?;
+    Ok((file(".svg"), chart))
 }
 
 /// A run's results, derived anew from its observations.

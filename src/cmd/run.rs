@@ -67,6 +67,9 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     let (results, charts) =
         report::write(&folder, &manifest, &observations, args.charts.options())?;
     print_results(&results, args.json)?;
+    for line in crate::report::not_reached(&results) {
+        eprintln!("{line}");
+    }
     if !args.json {
         super::print(&format!(
             "\n{}\n",

@@ -261,6 +261,7 @@ mod tests {
     use super::*;
     use nix::errno::Errno;
 
+    /// K60.
     #[test]
     fn dead_names_are_listed_and_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -277,6 +278,7 @@ mod tests {
         assert!(!none.contains("not a namespace"), "{none}");
     }
 
+    /// K55.
     #[test]
     fn the_conntrack_limit_is_never_written() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -104,7 +104,7 @@ fn cells(figure: &FigureComparison) -> [String; 5] {
         figure
             .change_percent
             .map_or_else(|| "-".into(), |percent| format!("{percent:+.1} %")),
-        difference(figure),
+        figure.in_a_word(),
     ]
 }
 
@@ -116,19 +116,5 @@ fn interval(summary: Option<Summary>) -> String {
     match summary.ci95_high {
         Some(high) => format!("{:.1} ±{:.1}", summary.mean, high - summary.mean),
         None => format!("{:.1}", summary.mean),
-    }
-}
-
-fn difference(figure: &FigureComparison) -> String {
-    let word = match (figure.real, figure.worse) {
-        (None, _) => return "cannot be said".into(),
-        (Some(false), _) => return "none".into(),
-        (Some(true), Some(true)) => "worse",
-        (Some(true), Some(false)) => "better",
-        (Some(true), None) => "different",
-    };
-    match figure.p {
-        Some(p) if p >= 0.001 => format!("{word} (p={p:.3})"),
-        _ => format!("{word} (p<0.001)"),
     }
 }

@@ -24,6 +24,9 @@ pub(super) fn readme(
     }
     setting(&mut text, manifest, observations, results);
     text += "## Result\n\n";
+    for line in table::not_reached(results) {
+        let _ = writeln!(text, "**{line}.**\n");
+    }
     comparison(&mut text, results);
     for chart in charts {
         let _ = writeln!(text, "### {}\n", chart.title);

@@ -25,7 +25,7 @@ pub use books::why_overflows;
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
 pub use staircase::staircases;
-pub use table::{comparison, verdicts};
+pub use table::{comparison, not_reached, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.
 pub type File = (String, Vec<u8>);

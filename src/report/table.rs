@@ -421,7 +421,7 @@ fn verdict(arm: &ArmResult) -> String {
         ));
     }
     if let Some(until) = &arm.until {
-        text.push_str(&reached(until, arm.trials.len()));
+        text.push_str(&format!("  {}\n", reached(until, arm.trials.len())));
     }
     if let Some(published) = &arm.settings.published {
         let figures: Vec<String> = published
@@ -453,6 +453,14 @@ fn verdict(arm: &ArmResult) -> String {
     text
 }
 
+/// The arms that did not become as tight as was asked for, a line each.
+pub fn not_reached(results: &Results) -> Vec<String> {
+    let arms = results.arms.iter();
+    let open = arms.filter_map(|arm| Some((arm, arm.until.as_ref().filter(|one| !one.reached)?)));
+    open.map(|(arm, until)| format!("{}: {}", arm.name, reached(until, arm.trials.len())))
+        .collect()
+}
+
 /// How tight an arm with an open end has become.
 fn reached(until: &Reached, trials: usize) -> String {
     let Reached {
@@ -465,10 +473,10 @@ fn reached(until: &Reached, trials: usize) -> String {
         None => "unknown".to_owned(),
     };
     if until.reached {
-        format!("  {figure} is {width} after {trials} trials\n")
+        format!("{figure} is {width} after {trials} trials")
     } else {
         format!(
-            "  NOT REACHED: {figure} within {asked_percent} %; it is {width} after {trials} trials\n"
+            "NOT REACHED: {figure} within {asked_percent} %; it is {width} after {trials} trials"
         )
     }
 }

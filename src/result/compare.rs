@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::setup::different_setup;
 use super::{ArmResult, Results, Status, Summary};
-use crate::arm::Arm;
 use crate::figure::Figure;
 
 /// The chance that a comparison of two runs that do not differ reports any difference.
@@ -63,6 +62,23 @@ pub struct FigureComparison {
     pub real: Option<bool>,
     /// Whether a real difference is one for the worse; `null` for a figure without a good direction.
     pub worse: Option<bool>,
+}
+
+impl FigureComparison {
+    /// `none`, `worse (p=0.012)`, `cannot be said`.
+    pub fn in_a_word(&self) -> String {
+        let word = match (self.real, self.worse) {
+            (None, _) => return "cannot be said".into(),
+            (Some(false), _) => return "none".into(),
+            (Some(true), Some(true)) => "worse",
+            (Some(true), Some(false)) => "better",
+            (Some(true), None) => "different",
+        };
+        match self.p {
+            Some(p) if p >= 0.001 => format!("{word} (p={p:.3})"),
+            _ => format!("{word} (p<0.001)"),
+        }
+    }
 }
 
 /// Which direction of a figure is the good one.
@@ -271,92 +287,6 @@ fn correct(mut figures: Vec<&mut FigureComparison>) {
             Some(Good::Less) => Some(real && grew),
             Some(Good::Neither) | None => None,
         };
-    }
-}
-
-/// In what the setups of two runs differ: whatever a figure depends on beside chance.
-fn different_setup(before: &Results, after: &Results) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut differ = |what: &str, one: Value, other: Value| {
-        if one != other {
-            found.push(format!("{what}: {one} and {other}"));
-        }
-    };
-    differ(
-        "schema",
-        before.schema_version.into(),
-        after.schema_version.into(),
-    );
-    differ(
-        "kernel",
-        before.host.kernel.clone().into(),
-        after.host.kernel.clone().into(),
-    );
-    differ(
-        "architecture",
-        before.host.architecture.clone().into(),
-        after.host.architecture.clone().into(),
-    );
-    differ(
-        "processors",
-        before.host.cpus.into(),
-        after.host.cpus.into(),
-    );
-    differ(
-        "trials at once",
-        before.schedule.jobs.into(),
-        after.schedule.jobs.into(),
-    );
-    for arm in &after.arms {
-        match before.arms.iter().find(|other| other.name == arm.name) {
-            None => found.push(format!("arm {} is only in {}", arm.name, after.run_id)),
-            Some(other) => {
-                let settings = [&other.settings, &arm.settings].map(settings);
-                for key in settings.iter().flat_map(BTreeMap::keys) {
-                    let [one, other] = [0, 1].map(|n: usize| settings[n].get(key));
-                    let line = format!("{}: {key}: {} and {}", arm.name, shown(one), shown(other));
-                    if one != other && !found.contains(&line) {
-                        found.push(line);
-                    }
-                }
-            }
-        }
-    }
-    for arm in &before.arms {
-        if !after.arms.iter().any(|other| other.name == arm.name) {
-            found.push(format!("arm {} is only in {}", arm.name, before.run_id));
-        }
-    }
-    found
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "not set".into(), Value::to_string)
-}
-
-/// An arm's settings by dotted key; words and expectations are none.
-fn settings(arm: &Arm) -> BTreeMap<String, Value> {
-    let mut flat = BTreeMap::new();
-    // Plain structs and maps with string keys always serialise.
-    let mut table = serde_json::to_value(arm).unwrap_or_default();
-    if let Some(table) = table.as_object_mut() {
-        for words in ["title", "why", "expect", "published"] {
-            table.remove(words);
-        }
-    }
-    flatten("", &table, &mut flat);
-    flat
-}
-
-fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
-    match value.as_object() {
-        Some(table) => {
-            for (key, value) in table {
-                let dot = if prefix.is_empty() { "" } else { "." };
-                flatten(&format!("{prefix}{dot}{key}"), value, flat);
-            }
-        }
-        None => drop(flat.insert(prefix.to_owned(), value.clone())),
     }
 }
 

@@ -50,6 +50,7 @@ fn empty() -> TrialResult {
         listeners: Vec::new(),
         program: None,
         half_open_final: None,
+        sysctls: BTreeMap::new(),
         counters: Counters::default(),
         packet_drops: PacketDrops::default(),
         latency_ms: Latencies::default(),
@@ -138,6 +139,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
                 .iter()
                 .filter(|one| one.state == ServerSide::HalfOpen),
         )),
+        sysctls: sysctls(measured),
         counters,
         packet_drops: packet_drops(measured),
         latency_ms: latencies(measured, &fates),
@@ -269,6 +271,18 @@ fn listener(listener: &Listener, accepted: Option<u32>) -> ListenerResult {
         sample_period_us: samples.period_us,
         samples_missed: samples.missed,
     }
+}
+
+fn sysctls(measured: &Measured) -> BTreeMap<String, Option<String>> {
+    let client = measured.client.iter().flat_map(|client| &client.sysctls);
+    let client = client.map(|(name, value)| (format!("client.{name}"), value.clone()));
+    measured
+        .server
+        .sysctls
+        .clone()
+        .into_iter()
+        .chain(client)
+        .collect()
 }
 
 /// Values of the counter files that may fall: states and settings, no counters.

@@ -17,6 +17,7 @@ mod outcome;
 mod packets;
 mod ports;
 mod self_check;
+mod setup;
 mod staircase;
 mod stats;
 mod syn_schedule;
@@ -48,6 +49,7 @@ pub use packets::Owners;
 pub use ports::Ports;
 pub use self_check::{ClientLimit, SelfCheck};
 pub use staircase::{Held, Limit, Staircase, Step, expected_breaking_load, held};
+pub(crate) use stats::ms;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use tool::ToolResult;
@@ -171,6 +173,9 @@ pub struct TrialResult {
     pub program: Option<ServerProgram>,
     /// Half-open requests at the end.
     pub half_open_final: Option<u32>,
+    /// The sysctls in force; those of a client in a namespace of its own as `client.NAME`. `null` where the kernel
+    /// does not show one.
+    pub sysctls: BTreeMap<String, Option<String>>,
     /// Growth of the kernel's counters.
     pub counters: Counters,
     /// Packets dropped before TCP saw them.
@@ -398,7 +403,8 @@ fn arm_result(arm: &Arm, plan: &Plan, host: &Host, trials: Vec<TrialResult>) -> 
 
 impl Results {
     /// The exit code that they deserve; the most serious one wins: 3 this machine did not allow or did not show
-    /// something, 4 a trial failed or is invalid or did not take place, 1 an expectation was not met, 0 all well.
+    /// something, 4 a trial failed or is invalid or did not take place, 1 an expectation was not met or a figure did not
+    /// become as tight as was asked for, 0 all well.
     pub fn exit_code(&self) -> u8 {
         let trials = || self.arms.iter().flat_map(|arm| &arm.trials);
         let valid = || trials().filter(|trial| trial.status == Status::Ok);
@@ -414,7 +420,11 @@ impl Results {
         } else if self.has(Status::Failed) || self.has(Status::Invalid) || !self.complete {
             4
         } else {
-            u8::from(self.arms.iter().any(|arm| arm.verdict.met == Some(false)))
+            let missed = |arm: &ArmResult| {
+                let is_open = arm.until.as_ref().is_some_and(|until| !until.reached);
+                is_open || arm.verdict.met == Some(false)
+            };
+            u8::from(self.arms.iter().any(missed))
         }
     }
 

@@ -47,7 +47,7 @@ impl Percentiles {
     clippy::cast_precision_loss,
     reason = "times of a trial are far below 2^53 microseconds"
 )]
-pub(super) fn ms(us: u64) -> f64 {
+pub(crate) fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 

@@ -62,7 +62,8 @@ pub(super) fn text(
     sentences.extend(wasted(&shown));
     sentences.extend(by_the_kernel(trial, &shown));
     sentences.extend(one_by_one(&trial.listeners));
-    if trial.tool.is_none() {
+    if trial.tool.is_none() && kind != Some(Kind::Overloaded) {
+        // There the meaning of the kind has said it, by the rate that was measured.
         sentences.extend(too_long_a_queue(arm, &trial.listeners));
     }
     sentences.extend(

@@ -110,13 +110,13 @@ impl Direction {
 /// Why a trial over this wire must not be believed.
 pub(super) fn flaw(link: &LinkSpec, log: &WireLog, result: &WireResult) -> Option<String> {
     let (unsent, error) = &log.unsent;
-    if log.overruns + unsent > 0 {
+    let lost = log.overruns.saturating_add(*unsent);
+    if lost > 0 {
         let error = error
             .as_deref()
             .map_or_else(String::new, |error| format!(" ({error})"));
         return Some(format!(
-            "the relay lost {} packets that it was not told to lose{error}",
-            log.overruns + unsent
+            "the relay lost {lost} packets that it was not told to lose{error}"
         ));
     }
     let LinkKind::Wire(spec) = &link.kind else {

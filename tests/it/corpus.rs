@@ -44,7 +44,18 @@ fn observation() {
 /// Numbers that no kernel gives, one at a time and all at once: no panic, and no total that wrapped.
 #[test]
 fn extreme_numbers_in_observations() {
-    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/observation/capacity-0");
+    extreme_numbers_in("capacity-0");
+}
+
+/// The same where every packet has a record.
+#[test]
+fn extreme_numbers_in_observations_of_a_wire() {
+    extreme_numbers_in("wire");
+}
+
+fn extreme_numbers_in(seed: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/observation");
+    let seed = folder.join(seed);
     let seed: Value = serde_json::from_slice(&fs::read(seed).expect("a file")).expect("JSON");
     let extremes = [
         json!(0),

@@ -1,12 +1,13 @@
 //! Comparisons of two stored runs, by the command line.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
 use backlog_lab::arm::Arm;
 use backlog_lab::manifest::{Host, Manifest};
-use backlog_lab::observation::{Attempt, Ended, Measured};
+use backlog_lab::observation::{Attempt, Ended, Measured, Observation};
 use backlog_lab::plan::Plan;
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
 
@@ -131,6 +132,38 @@ fn a_difference_is_told_from_chance() {
     assert_eq!(ok["before"]["n"], 5);
 }
 
+/// The chart is two files, whichever of them is named; a comparison that is refused draws none.
+#[test]
+fn a_comparison_is_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    store(&at("before"), arm("one", 100, ""), "6.18.0", &[50, 52, 51]);
+    store(&at("after"), arm("one", 100, ""), "6.18.0", &[20, 22, 21]);
+    store(&at("kernel"), arm("one", 100, ""), "6.1.0", &[50, 51]);
+    let refused = diff(folder.path(), &["before", "kernel", "--chart", "refused"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!at("refused.png").exists());
+    for name in ["drawn", "drawn.png", "drawn.svg"] {
+        let arguments = ["before", "after", "--markdown", "--chart", name];
+        let shown = diff(folder.path(), &arguments);
+        assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+        let out = text(&shown.stdout);
+        assert!(out.contains("](drawn.svg)"), "{out}");
+        let svg = fs::read_to_string(at("drawn.svg")).expect("a picture");
+        assert!(svg.contains("one: ok fell from 51 to 21"), "{svg}");
+        let png = fs::read(at("drawn.png")).expect("a picture");
+        assert!(png.starts_with(b"\x89PNG"));
+        fs::remove_file(at("drawn.svg")).expect("a file");
+    }
+    let nowhere = diff(
+        folder.path(),
+        &["before", "after", "--chart", "no/such/folder"],
+    );
+    assert_eq!(nowhere.status.code(), Some(4));
+    let alone = diff(folder.path(), &["before", "after", "--theme", "dark"]);
+    assert_eq!(alone.status.code(), Some(2), "a theme is for a chart");
+}
+
 /// What differs in the setup is listed, and compared only when asked for.
 #[test]
 fn different_setups_are_refused() {
@@ -161,6 +194,61 @@ fn different_setups_are_refused() {
             "{}",
             text(&shown.stdout)
         );
+    }
+}
+
+/// What no arm sets is compared as it was read: a machine's own default is a different setup too.
+#[test]
+fn sysctls_in_force_are_compared() {
+    const COOKIES: &str = "net.ipv4.tcp_syncookies";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = |name: &str, sysctls: &[(&str, Option<&str>)]| {
+        let path = folder.path().join(name);
+        store(&path, arm("one", 100, ""), "6.18.0", &[50, 51]);
+        for entry in fs::read_dir(path.join("observations")).expect("observations") {
+            let file = entry.expect("an entry").path();
+            let text = fs::read_to_string(&file).expect("a file");
+            let mut observation: Observation = serde_json::from_str(&text).expect("an observation");
+            let measured = observation.measured.as_mut().expect("readings");
+            let read = |(name, value): &(&str, Option<&str>)| {
+                ((*name).to_owned(), value.map(str::to_owned))
+            };
+            measured.server.sysctls = sysctls.iter().map(read).collect();
+            measured.client = Some(measured.server.clone());
+            let text = serde_json::to_string(&observation).expect("text");
+            fs::write(&file, text).expect("a file");
+        }
+    };
+    stored("before", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
+    stored("same", &[(COOKIES, Some("1")), (LINEAR, Some("4"))]);
+    stored("other", &[(COOKIES, Some("2")), (LINEAR, Some("4"))]);
+    stored("hidden", &[(COOKIES, Some("1")), (LINEAR, None)]);
+    assert_eq!(
+        diff(folder.path(), &["before", "same"]).status.code(),
+        Some(0)
+    );
+    for (other, line) in [
+        (
+            "other",
+            "one: net.ipv4.tcp_syncookies in force: \"1\" and \"2\"",
+        ),
+        (
+            "other",
+            "one: client.net.ipv4.tcp_syncookies in force: \"1\" and \"2\"",
+        ),
+        (
+            "hidden",
+            "one: net.ipv4.tcp_syn_linear_timeouts in force: \"4\" and unknown",
+        ),
+    ] {
+        let refused = diff(folder.path(), &["before", other]);
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{error}");
+        assert!(error.contains(line), "{line} in {error}");
+        let shown = diff(folder.path(), &["before", other, "--allow-different-setup"]);
+        assert_eq!(shown.status.code(), Some(0));
+        assert!(text(&shown.stdout).contains(line));
     }
 }
 

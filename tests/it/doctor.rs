@@ -62,7 +62,7 @@ fn needs_follow_from_the_arms() {
     assert_eq!(more.iter().filter(is_somaxconn).count(), 1);
 }
 
-/// A user namespace that is created and then crippled: the step, the setting and three ways out.
+/// K51: a user namespace that is created and then crippled: the step, the setting and three ways out.
 #[test]
 fn a_crippled_user_namespace() {
     let stage = |need: &Need| match need {
@@ -86,6 +86,7 @@ fn a_crippled_user_namespace() {
     assert_eq!(row(stage, "66 open files").verdict, Verdict::Works);
 }
 
+/// K52: a limit on namespaces has the error of a full disk.
 #[test]
 fn a_limit_on_namespaces_is_not_a_full_disk() {
     let stage = |need: &Need| match need {
@@ -107,7 +108,7 @@ fn a_limit_on_namespaces_is_not_a_full_disk() {
     );
 }
 
-/// A counter file that cannot be read is named with its error, and the lab still runs.
+/// K49: a counter file that cannot be read is named with its error, and the lab still runs.
 #[test]
 fn an_unreadable_counter_file() {
     let stage = |need: &Need| match need {

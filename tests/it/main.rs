@@ -1,6 +1,7 @@
 //! Tests that need no namespace: text fixtures, the command line, the pipeline on scripted observations, and
 //! the rules of the house.
 
+mod books;
 mod causes;
 mod cli;
 mod corpus;
@@ -11,6 +12,7 @@ mod ladder;
 mod pipeline;
 mod schema;
 mod staircase;
+mod statuses;
 mod sysctl_files;
 mod tidy;
 mod trust;

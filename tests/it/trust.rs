@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use backlog_lab::arm::Span;
+use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{Attempt, BeforeAfter, Ended, Measured, Stage};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
+use backlog_lab::report::charts::{Options, charts};
 use backlog_lab::result::{ArmResult, Kind, Status};
 
 use crate::pipeline::{Scripted, accept, arm, attempt, counters, measured, one, run, run_plan};
 
 /// A flood of two with one that is answered and one whose SYN and its repetition meet the full queue.
-fn one_loser() -> Measured {
+pub(crate) fn one_loser() -> Measured {
     let loser = Attempt {
         connected_us: None,
         stage: Stage::Connect,
@@ -58,7 +61,7 @@ fn one_loser() -> Measured {
     readings
 }
 
-fn holds(result: &ArmResult, identity: &str) -> Option<bool> {
+pub(crate) fn holds(result: &ArmResult, identity: &str) -> Option<bool> {
     let books = &result.trials[0].books;
     let entry = books.iter().find(|one| one.identity.starts_with(identity));
     entry.unwrap_or_else(|| panic!("{identity}")).holds
@@ -271,12 +274,24 @@ fn verdicts_have_a_kind() {
         "{}",
         slow.1
     );
-    let overloaded = kind("", &|| {
+    let give_up = || {
         let mut readings = quiet();
         readings.attempts[1] = attempt(1, 40_001, Ended::TimeUp);
         readings.accepts[1].at_us = 100_100;
+        readings.listeners[0].samples.recv_q[1] = 150;
         readings
-    });
+    };
+    let mut slow = arm("one", 2, "");
+    slow.server.accept_delay = Span::from_ms(100);
+    let lab = Scripted(|_: &str| Ok(give_up()));
+    let verdict = run(vec![slow], &lab).arms.remove(0).verdict;
+    assert_eq!(
+        verdict.text.matches("longer").count(),
+        1,
+        "the useful length is said once: {}",
+        verdict.text
+    );
+    let overloaded = kind("", &give_up);
     assert_eq!(overloaded.0, Kind::Overloaded);
     for part in [
         "Overloaded: 1 of 2",
@@ -361,6 +376,31 @@ fn an_open_end_is_reached_or_said_not_to_be() {
         text.contains("NOT REACHED: ok within 5 %; it is within"),
         "{text}"
     );
+    assert_eq!((steady.exit_code(), wavering.exit_code()), (0, 1));
+    assert_eq!(report::not_reached(&steady), Vec::<String>::new());
+    let said = report::not_reached(&wavering).join("\n");
+    assert!(
+        said.starts_with("one: NOT REACHED: ok within 5 %"),
+        "{said}"
+    );
+    let host = Host {
+        kernel: None,
+        architecture: None,
+        cpus: None,
+    };
+    let mut plan = Plan::new(vec![arm("one", 2, "")], 8, 7, Vec::new());
+    plan.schedule.until = Some("5%".parse().expect("an open end"));
+    let manifest = Manifest::new(Vec::new(), host, wavering.started_at, plan);
+    let (_, readme) = report::readme(&manifest, &[], &wavering, &[]);
+    let readme = String::from_utf8(readme).expect("text");
+    assert!(
+        readme.contains(&format!("## Result\n\n**{said}.**")),
+        "{readme}"
+    );
+    for (name, chart) in charts(&wavering, &[], Options::default()) {
+        let svg = String::from_utf8(chart.expect("a chart").svg).expect("text");
+        assert!(svg.contains("--until NOT REACHED in 1 of 1 arms"), "{name}");
+    }
 }
 
 /// A warm-up runs first and counts nowhere; trials at once are the same trials.

@@ -12,6 +12,7 @@ mod facts;
 mod hold;
 mod http;
 mod kernel;
+mod kills;
 mod load;
 mod namespaces;
 mod programs;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         hold::trials(),
         http::trials(),
         kernel::trials(),
+        kills::trials(),
         load::trials(),
         namespaces::trials(),
         programs::trials(),

@@ -207,7 +207,7 @@ pub(crate) fn in_user_namespace(
     command.output().expect("the program starts")
 }
 
-/// ENOSPC is no full disk: it is a limit on namespaces.
+/// K52: ENOSPC is no full disk: it is a limit on namespaces.
 fn limits_are_named() {
     for (uid, sysctl) in [(0, "max_net_namespaces"), (65534, "max_user_namespaces")] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -243,7 +243,7 @@ fn limits_are_named() {
     }
 }
 
-/// With a read-only /proc/sys the arms that need no write run; the others are skipped, and the key is named.
+/// K53: with a read-only /proc/sys the arms that need no write run; the others are skipped, and the key is named.
 fn read_only_sysctls() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, somaxconn) in [("as-it-is", 4096), ("other", 64)] {
@@ -318,7 +318,8 @@ fn read_only_sysctls() {
     assert_eq!(trial(1)["outcomes"]["ok"], 1);
 }
 
-/// On a machine that runs these tests everything that the shipped arms need works, and the doctor says so.
+/// On a machine that runs these tests everything that the shipped arms need works, and the doctor says so. K55: the
+/// limit of conntrack belongs to the initial namespace.
 fn the_doctor_tries() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new(program())

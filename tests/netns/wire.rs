@@ -339,6 +339,13 @@ fn every_policy_has_its_fates() {
     const RARE: f64 = 10.0;
     for arm in shipped(&["overflow-policy"]) {
         let trial = check(&arm);
+        let mut books = trial.books.iter();
+        let overflows = books.find(|one| one.identity.starts_with("TcpExt.ListenOverflows ="));
+        if arm.name.contains("first=server") && !matches!(arm.link.kind, LinkKind::Wire(_)) {
+            let holds = overflows.and_then(|one| one.holds);
+            assert_eq!(holds, Some(true), "{}: {overflows:?}", arm.name);
+        }
+        assert_eq!(trial.open_books().count(), 0, "{}", arm.name);
         let count = |name: &str| figure(&trial, name);
         let (aborts, cookies) = (arm.name.contains("abort=1"), arm.name.contains("cookies=1"));
         let resets = count("reset");

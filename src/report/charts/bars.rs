@@ -78,7 +78,7 @@ pub(super) fn outcomes(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     const TOLD: f64 = 300.0;
     let title = findings::outcomes(story);
     let subtitle = story.subtitle_of_means("what became of the attempts");
-    let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let content = frame::legend(&mut scene, content, &outcome_legend(story, theme));
     let body = Area {

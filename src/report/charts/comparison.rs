@@ -13,7 +13,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let title = findings::comparison(story);
     let subtitle =
         story.subtitle_of_means("what became of the clients, and of the queue they wait in");
-    let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
     entries.push((

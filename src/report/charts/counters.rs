@@ -4,7 +4,7 @@ use super::font;
 use super::frame::{self, BODY, SMALL};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
-use super::story::Story;
+use super::story::{ArmStory, Story};
 use super::theme::Theme;
 use super::{ChartId, Figure, findings};
 
@@ -15,7 +15,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let title = findings::counters(story);
     let text = "growth of the server's kernel counters; every column has a scale of its own";
     let subtitle = story.subtitle_of_means(text);
-    let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let body = Area {
         top: content.top + HEAD,
@@ -43,7 +43,8 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         let most = growth.iter().flatten().copied().fold(0.0, f64::max);
         let numbers: Vec<String> = growth
             .iter()
-            .map(|one| one.map_or_else(|| "unknown".into(), scale::count))
+            .zip(&story.arms)
+            .map(|(one, arm)| one.map_or_else(|| unknown(arm), scale::count))
             .collect();
         let number_room = numbers
             .iter()
@@ -73,7 +74,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     }
     let told = story.arms.iter().enumerate().map(|(n, arm)| {
         let parts = counters.iter().map(|(name, growth)| {
-            let grown = growth[n].map_or_else(|| "unknown".into(), scale::count);
+            let grown = growth[n].map_or_else(|| unknown(arm), scale::count);
             format!("{name} {grown}")
         });
         format!(
@@ -91,6 +92,15 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         title,
         alt,
         scene,
+    }
+}
+
+/// Why there is no number: an arm without a valid trial says what its trials were.
+fn unknown(arm: &ArmStory<'_>) -> String {
+    if arm.outcomes.is_none() {
+        arm.problem()
+    } else {
+        "unknown".into()
     }
 }
 

@@ -139,7 +139,8 @@ impl Plot {
 pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let title = findings::depth(story);
     let text = "accept-queue depth over time, first trial";
-    let (mut scene, content) = frame::frame(story, &title, &story.subtitle(text), size, theme);
+    let (mut scene, content) =
+        frame::frame(&story.setting, &title, &story.subtitle(text), size, theme);
     let palette = scene.palette();
     let content = frame::legend(
         &mut scene,

@@ -2,7 +2,7 @@
 
 use super::font;
 use super::scene::{Area, Scene, Size, Text};
-use super::story::{ArmStory, Story};
+use super::story::ArmStory;
 use super::theme::{Rgb, Theme};
 
 /// The margin left and right.
@@ -14,9 +14,9 @@ pub(super) const SMALL: f64 = 19.0;
 /// The title band ends here.
 const BAND: f64 = 158.0;
 
-/// A scene with its title, and the area that is left for the figure.
+/// A scene with its title and its footer, and the area that is left for the figure.
 pub(super) fn frame(
-    story: &Story<'_>,
+    footer: &str,
     title: &str,
     subtitle: &str,
     size: Size,
@@ -47,16 +47,7 @@ pub(super) fn frame(
         }
     }
     scene.text(Text::new(subtitle, MARGIN, 122.0, 22.0, palette.muted).within(room));
-    scene.text(
-        Text::new(
-            &story.setting,
-            MARGIN,
-            canvas.bottom - 26.0,
-            17.0,
-            palette.muted,
-        )
-        .within(room),
-    );
+    scene.text(Text::new(footer, MARGIN, canvas.bottom - 26.0, 17.0, palette.muted).within(room));
     (scene, content)
 }
 

@@ -20,7 +20,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Option<Figur
         rows.name, columns.name
     );
     let subtitle = story.subtitle_of_means(&text);
-    let (mut scene, content) = frame::frame(story, &title, &subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let content = scale_legend(&mut scene, content);
     let slices = matrix.slices(axes);
     for (slice, panel) in slices.iter().zip(frame::panels(content, slices.len(), 0.0)) {

@@ -7,7 +7,7 @@ use super::scene::{Area, Mark, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure, bars, depth, findings};
-use crate::result::Outcome;
+use crate::result::{Outcome, ms};
 
 /// Chart (c).
 pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
@@ -18,7 +18,8 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         .collect();
     let title = findings::latency(story, &latencies);
     let text = "what had become of the clients; blank: still connecting; those that gave up hang from above";
-    let (mut scene, content) = frame::frame(story, &title, &story.subtitle(text), size, theme);
+    let (mut scene, content) =
+        frame::frame(&story.setting, &title, &story.subtitle(text), size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
     entries.insert(
@@ -97,10 +98,6 @@ fn waiting(scene: &Scene) -> Rgb {
 )]
 const fn number(n: u64) -> f64 {
     n as f64
-}
-
-fn ms(us: u64) -> f64 {
-    number(us) / 1_000.0
 }
 
 /// `29 answered within 1.9 s`, `171 connect timeout`.

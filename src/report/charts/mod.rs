@@ -9,6 +9,7 @@ mod comparison;
 mod counters;
 mod depth;
 mod depth_data;
+mod difference;
 mod findings;
 mod font;
 mod frame;
@@ -27,7 +28,7 @@ mod tests;
 mod theme;
 
 use crate::observation::Observation;
-use crate::result::{Results, Status};
+use crate::result::{Comparison, Results, Status};
 
 pub use scene::Size;
 pub use theme::Theme;
@@ -62,6 +63,7 @@ enum ChartId {
     QueueDepth,
     Latency,
     Counters,
+    Difference,
 }
 
 impl ChartId {
@@ -74,6 +76,7 @@ impl ChartId {
             Self::QueueDepth => "queue-depth",
             Self::Latency => "latency",
             Self::Counters => "counters",
+            Self::Difference => "difference",
         }
     }
 }
@@ -115,6 +118,15 @@ pub fn charts(
         .into_iter()
         .map(|figure| (figure.id.file_stem(), drawn(figure)))
         .collect()
+}
+
+/// The chart of a comparison.
+///
+/// # Errors
+/// It could not be drawn.
+pub fn difference(comparison: &Comparison, options: Options) -> Result<Chart, ChartError> {
+    let Options { theme, size } = options;
+    drawn(difference::chart(comparison, size, theme))
 }
 
 fn figures(results: &Results, observations: &[Observation], options: Options) -> Vec<Figure> {

@@ -54,7 +54,7 @@ pub(super) fn chart(
     let title = title(staircase);
     let told = sentences(staircase);
     let subtitle = told.get(1).map_or("", String::as_str);
-    let (mut scene, content) = frame::frame(story, &title, subtitle, size, theme);
+    let (mut scene, content) = frame::frame(&story.setting, &title, subtitle, size, theme);
     let content = frame::legend(&mut scene, content, &legend(theme, staircase));
     let panels = panels(staircase, results, theme);
     let body = Area {

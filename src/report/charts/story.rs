@@ -240,11 +240,28 @@ fn setting(results: &Results) -> String {
     if !results.complete {
         parts.push("partial run".into());
     }
+    match super::super::not_reached(results).len() {
+        0 => {}
+        n => parts.push(format!(
+            "--until NOT REACHED in {n} of {} arms",
+            results.arms.len()
+        )),
+    }
+    let trials = || results.arms.iter().flat_map(|arm| &arm.trials);
+    for status in [Status::Failed, Status::Invalid, Status::Skipped] {
+        match trials().filter(|trial| trial.status == status).count() {
+            0 => {}
+            n => parts.push(format!(
+                "{n} of {} trials {status}, left out",
+                trials().count()
+            )),
+        }
+    }
     parts.join(" \u{b7} ")
 }
 
 /// Labels that tell the arms apart, and what was cut from all of them.
-fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
+pub(super) fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>, Vec<String>) {
     if let Some(matrix) = matrix {
         return (
             Some(matrix.base.clone()),

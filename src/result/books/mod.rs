@@ -4,12 +4,14 @@
 //! in `net/ipv4/tcp_input.c`, `tcp_check_req` in `net/ipv4/tcp_minisocks.c`, `cookie_v4_check` in
 //! `net/ipv4/syncookies.c`). An entry whose precondition is not met is not judged, and says why.
 
+mod obstacles;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::join::Fate;
 use super::{AcceptedBy, Counters, Outcome, TrialResult, outcome};
-use crate::arm::{Arm, LinkKind, SpeaksFirst};
+use crate::arm::{Arm, End, Flags};
 use crate::observation::{Attempt, Ended, Measured, ServerSide};
 
 /// An identity, its two sides, and whether they agree.
@@ -96,8 +98,6 @@ struct Ledger<'a> {
     fates: &'a [Fate],
     result: &'a TrialResult,
 }
-
-const NOBODY_LISTENS: &str = "nobody listens";
 
 impl Ledger<'_> {
     fn attempts(&self) -> Entry {
@@ -198,7 +198,7 @@ impl Ledger<'_> {
             terms.map(|terms| terms.iter().map(|term| term.packets).sum()),
             self.other_drops()
                 .or_else(|| self.foreign_packets())
-                .or_else(|| self.two_at_once())
+                .or_else(|| self.counted_twice())
                 .or_else(|| self.expired()),
         )
     }
@@ -221,6 +221,7 @@ impl Ledger<'_> {
         Some(vec![
             term("first SYNs", self.client(ACTIVE_OPENS)?),
             term("repeated SYNs", self.repeated_syns()?),
+            term("SYNs that the wire kept", -self.kept_syns()),
             term(
                 "SYNs dropped at a full SYN queue",
                 -self.server(SYN_QUEUE_FULL)?,
@@ -255,7 +256,10 @@ impl Ledger<'_> {
             outcome(attempt) == Outcome::Reset && fate.accepted_us.is_none()
         });
         let obstacle = match self.sysctl(ABORT) {
-            Some(1) => self.foreign_packets().or_else(|| self.two_at_once()),
+            Some(1) => self
+                .foreign_packets()
+                .or_else(|| self.two_at_once())
+                .or_else(|| self.resets_unseen()),
             _ => Some("tcp_abort_on_overflow is off"),
         };
         Entry::new(
@@ -273,7 +277,8 @@ impl Ledger<'_> {
             .counters
             .shared
             .then_some("client and server share their counters")
-            .or_else(|| self.foreign_packets());
+            .or_else(|| self.foreign_packets())
+            .or_else(|| self.answers_unseen());
         Entry::new(
             "TcpExt.TCPSYNChallenge of the client = TcpExt.TCPSynRetrans of the server",
             self.client(CHALLENGE),
@@ -329,6 +334,14 @@ impl Ledger<'_> {
         })
     }
 
+    /// SYNs that entered the wire and did not reach the server.
+    fn kept_syns(&self) -> i64 {
+        let packets = self.measured.wire.iter().flat_map(|log| &log.packets);
+        let syns = packets.filter(|one| one.to == End::Server && one.flags.is(Flags::SYN));
+        let kept = syns.filter(|one| one.sent_us.is_none()).count();
+        i64::try_from(kept).unwrap_or(i64::MAX)
+    }
+
     /// Repeated SYN-ACKs.
     fn repeated_answers(&self) -> Option<i64> {
         if self.result.counters.shared {
@@ -355,102 +368,6 @@ impl Ledger<'_> {
     /// listener that is a stray ACK, which nothing counts (`tcp_rcv_state_process` in `net/ipv4/tcp_input.c`).
     fn odd_packets(&self) -> Option<i64> {
         Some(self.resets_of_requests() + self.server("TcpExt.TCPDeferAcceptDrop")?)
-    }
-
-    /// Why `ListenDrops` may have more than its two usual parts.
-    fn other_drops(&self) -> Option<&'static str> {
-        if let Some(obstacle) = self.foreign_counts() {
-            return Some(obstacle);
-        }
-        if !self.arm.server.listens() {
-            return Some(NOBODY_LISTENS);
-        }
-        if self.server("Ip.OutNoRoutes").is_some_and(|count| count > 0) {
-            return Some("SYNs had no route back");
-        }
-        let most = self.sysctl("net.ipv4.tcp_max_syn_backlog");
-        let reserve = most.map(|most| most - most / 4);
-        let deepest = self
-            .result
-            .listeners
-            .iter()
-            .map(|one| one.accept_queue_capacity);
-        match (self.sysctl("net.ipv4.tcp_syncookies"), reserve) {
-            (Some(0), Some(reserve)) if deepest.clone().any(|deepest| deepest > reserve) => Some(
-                "tcp_max_syn_backlog is small enough to drop SYNs without a counter of its own",
-            ),
-            (Some(0), None) | (None, _) => Some("the limit of the SYN queue is unknown"),
-            _ => None,
-        }
-    }
-
-    /// Why nothing is known of single attempts.
-    fn unrecorded(&self) -> Option<&'static str> {
-        let tool = self.measured.tool.as_ref();
-        tool.map(|_| "a load tool keeps no record of its attempts")
-    }
-
-    /// Why a counter may have more than this trial gave it.
-    fn foreign_counts(&self) -> Option<&'static str> {
-        if self.arm.link.kind == LinkKind::Here {
-            return Some("outside of a namespace other programs move the same counters");
-        }
-        connects_itself(self.measured, &self.result.counters)
-            .then_some("the program opened connections of its own")
-    }
-
-    /// Why connections may have left a queue without `accept()`, and a socket's counter with its socket.
-    fn closed(&self) -> Option<&'static str> {
-        let mut listeners = self.measured.listeners.iter();
-        listeners
-            .any(|one| one.closed_us.is_some())
-            .then_some("a listener was closed before the end")
-    }
-
-    /// Why a packet may have come or gone that no counter tells.
-    fn foreign_packets(&self) -> Option<&'static str> {
-        if let Some(obstacle) = self.unrecorded() {
-            return Some(obstacle);
-        }
-        if !self.arm.server.listens() {
-            return Some(NOBODY_LISTENS);
-        }
-        if let Some(obstacle) = self.foreign_counts().or_else(|| self.closed()) {
-            return Some(obstacle);
-        }
-        if !matches!(self.arm.link.kind, LinkKind::Loopback | LinkKind::Veth) {
-            return Some("the link may lose, delay or double packets");
-        }
-        let drops = &self.result.packet_drops;
-        if drops.server_rx != Some(0) || drops.client_rx != Some(0) {
-            return Some("packets were dropped on the way, or that is unknown");
-        }
-        let blind = self.number(|attempt, _| gave_up(attempt) && attempt.server_side.is_none());
-        (blind > 0).then_some("what the server held of a client that left is unknown")
-    }
-
-    /// Why one handshake may have been counted twice. A client that speaks first sends two packets at once, and two
-    /// processors can both find its request: both count a new connection, and one of the two is thrown away
-    /// (`inet_csk_complete_hashdance` in `net/ipv4/inet_connection_sock.c`); with resets on, one can remove the
-    /// request while the other takes it (`req_stolen` in `tcp_check_req`). Seen twice among 1500 clients.
-    fn two_at_once(&self) -> Option<&'static str> {
-        (self.arm.protocol.speaks_first == SpeaksFirst::Client).then_some(
-            "a client that speaks first sends two packets at once, which can meet on two processors",
-        )
-    }
-
-    /// Why a half-open request may have vanished without a count: its SYN-ACK was repeated as often as allowed,
-    /// or it was pruned at its third timer (`reqsk_timer_handler` in `net/ipv4/inet_connection_sock.c`).
-    fn expired(&self) -> Option<&'static str> {
-        const PRUNED_AFTER_S: u64 = 7;
-        let Some(retries) = self.sysctl("net.ipv4.tcp_synack_retries") else {
-            return Some("tcp_synack_retries is unknown");
-        };
-        let patience_s = (2 << retries.min(8)) - 1;
-        let lasted_s = self.measured.ended_us / 1_000_000;
-        let may_have = lasted_s >= patience_s.min(PRUNED_AFTER_S);
-        let was_old = retries == 0 || self.repeated_answers() != Some(0);
-        (may_have && was_old).then_some("half-open requests may have expired, which nothing counts")
     }
 }
 
