@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
+use super::{Cause, Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -155,8 +155,16 @@ fn ghosts(shown: &Shown<'_>) -> Option<String> {
     );
     let cookies = shown.count("TcpExt.SyncookiesSent");
     if shown.count("ghosts-lost") > 0.0 && cookies > 0.0 {
+        // Where the ACK went is not the same everywhere: a wire can keep it too.
+        let then = if shown.count(Cause::CookieAckDropped.name()) > 0.0 {
+            " and drops its ACK at a full queue."
+        } else if shown.get(OVERFLOWS) == Some(0.0) {
+            " until its ACK comes. No queue dropped such an ACK: it did not come."
+        } else {
+            " until its ACK comes."
+        };
         text += &format!(
-            " {cookies} SYN cookies were sent: with one a client is connected at once, while the server remembers nothing and drops its ACK at a full queue."
+            " {cookies} SYN cookies were sent: with one a client is connected at once, while the server remembers nothing{then}"
         );
     }
     Some(text)
