@@ -17,7 +17,9 @@ pub(super) fn readme(
     charts: &[Chart],
 ) -> String {
     let mut text = String::new();
-    let mut charts = charts.iter();
+    let (ladders, charts): (Vec<&Chart>, Vec<&Chart>) =
+        charts.iter().partition(|chart| chart.is_ladder);
+    let mut charts = charts.into_iter();
     question(&mut text, results);
     if let Some(chart) = charts.next() {
         figure(&mut text, chart);
@@ -29,6 +31,7 @@ pub(super) fn readme(
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
     }
+    one_of_each_fate(&mut text, &ladders);
     text += "## The arms\n\n";
     for arm in &results.arms {
         of_arm(&mut text, arm);
@@ -75,6 +78,22 @@ fn plural(n: usize, word: &str) -> String {
 fn figure(text: &mut String, chart: &Chart) {
     let alt = format!("{}. {}", chart.title, chart.alt).replace(['[', ']', '\n'], " ");
     let _ = writeln!(text, "![{alt}](charts/{}.png)\n", chart.name);
+}
+
+/// A ladder for each fate.
+fn one_of_each_fate(text: &mut String, ladders: &[&Chart]) {
+    if ladders.is_empty() {
+        return;
+    }
+    text.push_str(
+        "## One client of each fate\n\nThe first client of every fate that occurred on a wire, with all that is recorded of it: its \
+         packets as the relay saw them, its own times, the server's accept. Client on the left, server on the right; times in \
+         milliseconds since the clients' release, at each end its own. `backlog-lab ladder` shows any other client.\n\n",
+    );
+    for chart in ladders {
+        let _ = writeln!(text, "### {}\n", chart.title);
+        figure(text, chart);
+    }
 }
 
 fn setting(

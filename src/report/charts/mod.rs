@@ -13,6 +13,7 @@ mod findings;
 mod font;
 mod frame;
 mod heat;
+mod ladders;
 mod latency;
 mod latency_data;
 mod matrix;
@@ -25,6 +26,7 @@ mod story;
 mod tests;
 mod theme;
 
+use super::ladder::Story as StoryOfOne;
 use crate::observation::Observation;
 use crate::result::Results;
 
@@ -60,17 +62,25 @@ enum ChartId {
     QueueDepth,
     Latency,
     Counters,
+    /// One client whose connection went like this.
+    Ladder(StoryOfOne),
 }
 
 impl ChartId {
-    const fn file_stem(self) -> &'static str {
+    fn file_stem(self) -> String {
         match self {
-            Self::Comparison => "comparison",
-            Self::Matrix => "matrix",
-            Self::Outcomes => "outcomes",
-            Self::QueueDepth => "queue-depth",
-            Self::Latency => "latency",
-            Self::Counters => "counters",
+            Self::Comparison => "comparison".into(),
+            Self::Matrix => "matrix".into(),
+            Self::Outcomes => "outcomes".into(),
+            Self::QueueDepth => "queue-depth".into(),
+            Self::Latency => "latency".into(),
+            Self::Counters => "counters".into(),
+            Self::Ladder(story) => {
+                format!(
+                    "ladder-{}",
+                    story.to_string().to_lowercase().replace(' ', "-")
+                )
+            }
         }
     }
 }
@@ -87,7 +97,9 @@ struct Figure {
 #[derive(Debug)]
 pub struct Chart {
     /// The name of its files below `charts/`, without the extension.
-    pub name: &'static str,
+    pub name: String,
+    /// Whether it shows one client, and not the arms.
+    pub is_ladder: bool,
     /// What it shows, in a sentence.
     pub title: String,
     /// The same for those who cannot see it, with every arm's numbers.
@@ -103,7 +115,7 @@ pub fn charts(
     results: &Results,
     observations: &[Observation],
     options: Options,
-) -> Vec<(&'static str, Result<Chart, ChartError>)> {
+) -> Vec<(String, Result<Chart, ChartError>)> {
     figures(results, observations, options)
         .into_iter()
         .map(|figure| (figure.id.file_stem(), drawn(figure)))
@@ -121,12 +133,14 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
         latency::chart(&story, size, theme),
         counters::chart(&story, size, theme),
     ]);
+    figures.extend(ladders::charts(&story, results, observations, options));
     figures
 }
 
 fn drawn(figure: Figure) -> Result<Chart, ChartError> {
     Ok(Chart {
         name: figure.id.file_stem(),
+        is_ladder: matches!(figure.id, ChartId::Ladder(_)),
         png: paint::png(&figure.scene)?,
         svg: paint::svg(&figure.scene)?,
         title: figure.title,

@@ -1,5 +1,6 @@
 //! Charts of made-up runs. The runs are here.
 
+mod ladders;
 mod pictures;
 mod prepared;
 
@@ -303,6 +304,13 @@ fn runs() -> Vec<(&'static str, Run)> {
             run(matrix(&["m/b=1,d=0s", "m/b=1,d=80ms", "m/b=128,d=0s"])),
         ),
         ("four factors", run(matrix(&many_levels))),
+        (
+            "a wire",
+            run(vec![
+                named("policy/link=wire", ladders::wired()),
+                named("policy/link=loopback", busy()),
+            ]),
+        ),
         (
             "large numbers",
             run(vec![named("arm-a", huge), named("arm-b", quiet())]),
