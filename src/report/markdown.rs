@@ -31,10 +31,17 @@ pub(super) fn readme(
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
     }
+    let why = shared_why(results);
+    if let Some(conclusions) = super::conclusions::conclusions(results) {
+        let _ = write!(text, "## What to conclude\n\n{conclusions}");
+    }
     one_of_each_fate(&mut text, &ladders);
     text += "## The arms\n\n";
+    if let Some(why) = why {
+        let _ = writeln!(text, "{why}\n");
+    }
     for arm in &results.arms {
-        of_arm(&mut text, arm);
+        of_arm(&mut text, arm, why.is_none());
     }
     published(&mut text, results);
     again(&mut text, manifest);
@@ -217,12 +224,23 @@ fn comparison(text: &mut String, results: &Results) {
     );
 }
 
-fn of_arm(text: &mut String, arm: &ArmResult) {
-    let _ = writeln!(
-        text,
-        "### {}: {}\n\n{}\n",
-        arm.name, arm.title, arm.settings.why
-    );
+/// What several arms teach, when it is the same for all: the cells of a matrix.
+fn shared_why(results: &Results) -> Option<&str> {
+    let [first, others @ ..] = results.arms.as_slice() else {
+        return None;
+    };
+    let why = first.settings.why.as_str();
+    let same = others.iter().all(|arm| arm.settings.why == why);
+    (same && !others.is_empty()).then_some(why)
+}
+
+fn of_arm(text: &mut String, arm: &ArmResult, has_own_why: bool) {
+    if has_own_why {
+        let (title, why) = (&arm.title, &arm.settings.why);
+        let _ = writeln!(text, "### {}: {title}\n\n{why}\n", arm.name);
+    } else {
+        let _ = writeln!(text, "### {}\n", arm.name);
+    }
     let _ = writeln!(text, "Setting: {}.\n", settings(&arm.settings));
     let _ = writeln!(text, "**Verdict.** {}", arm.verdict.text);
     match arm.verdict.met {

@@ -19,6 +19,8 @@ pub(super) fn charts(
     observations: &[Observation],
     options: Options,
 ) -> Vec<Figure> {
+    let has_packets =
+        |one: &&Observation| one.measured.as_ref().is_some_and(|one| one.wire.is_some());
     let is_valid = |one: &&Observation| {
         let arm = results.arms.iter().find(|arm| arm.name == one.arm);
         let mut trials = arm.into_iter().flat_map(|arm| &arm.trials);
@@ -26,9 +28,9 @@ pub(super) fn charts(
     };
     let trials: Vec<Ladders<'_>> = observations
         .iter()
+        .filter(has_packets)
         .filter(is_valid)
         .filter_map(Ladders::of)
-        .filter(Ladders::has_packets)
         .collect();
     examples(&trials)
         .into_iter()

@@ -9,6 +9,7 @@ mod comparison;
 mod counters;
 mod depth;
 mod depth_data;
+mod fates;
 mod findings;
 mod font;
 mod frame;
@@ -16,7 +17,6 @@ mod heat;
 mod ladders;
 mod latency;
 mod latency_data;
-mod matrix;
 mod paint;
 mod png;
 mod scale;
@@ -26,10 +26,12 @@ mod story;
 mod tests;
 mod theme;
 
+use super::composition::Composition;
 use super::ladder::Story as StoryOfOne;
 use crate::observation::Observation;
 use crate::result::Results;
 
+pub(super) use scale::count;
 pub use scene::Size;
 pub use theme::Theme;
 
@@ -58,6 +60,7 @@ pub enum ChartError {
 enum ChartId {
     Comparison,
     Matrix,
+    Fates,
     Outcomes,
     QueueDepth,
     Latency,
@@ -71,6 +74,7 @@ impl ChartId {
         match self {
             Self::Comparison => "comparison".into(),
             Self::Matrix => "matrix".into(),
+            Self::Fates => "fates".into(),
             Self::Outcomes => "outcomes".into(),
             Self::QueueDepth => "queue-depth".into(),
             Self::Latency => "latency".into(),
@@ -126,6 +130,9 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
     let story = story::Story::of(results, observations);
     let Options { theme, size } = options;
     let mut figures = vec![comparison::chart(&story, size, theme)];
+    let shown = &results.arms[..story.arms.len()];
+    let composition = Composition::of(shown);
+    figures.extend(composition.map(|one| fates::chart(&story, &one, size, theme)));
     figures.extend(heat::chart(&story, size, theme));
     figures.extend([
         bars::outcomes(&story, size, theme),

@@ -1,5 +1,6 @@
 //! Charts of made-up runs. The runs are here.
 
+mod composition;
 mod ladders;
 mod pictures;
 mod prepared;
