@@ -4,6 +4,7 @@ mod attempts;
 mod audit;
 mod books;
 pub mod charts;
+mod claims;
 mod composition;
 mod conclusions;
 mod diff;
@@ -22,6 +23,7 @@ use crate::result::Results;
 
 pub use audit::{Emphasis, Line, audit};
 pub use books::why_overflows;
+pub use claims::{claims, claims_markdown};
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
 pub use table::{comparison, verdicts};

@@ -4,6 +4,7 @@
 
 mod books;
 mod causes;
+mod claims;
 mod compare;
 mod derive;
 mod expect;
@@ -31,6 +32,7 @@ use serde::Serialize;
 
 pub use books::{Entry, Term};
 pub use causes::{Cause, Evidence, Explained, explain};
+pub use claims::{Claim, Predicted, Prediction, Ruled, Ruling, claims};
 pub use compare::{ArmComparison, Comparison, ERROR_RATE, FigureComparison, METHOD, compare};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};

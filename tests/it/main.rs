@@ -2,6 +2,7 @@
 //! the rules of the house.
 
 mod causes;
+mod claims;
 mod cli;
 mod corpus;
 mod counters;
