@@ -11,8 +11,11 @@ mod facts;
 mod hold;
 mod kernel;
 mod namespaces;
+mod round_trip;
 mod runs;
 mod sockets;
+#[path = "../support/wire.rs"]
+mod support;
 mod trust;
 mod wire;
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         hold::trials(),
         kernel::trials(),
         namespaces::trials(),
+        round_trip::trials(),
         runs::trials(),
         sockets::trials(),
         trust::trials(),
