@@ -3,17 +3,15 @@
 //! `cargo bench --bench wire`. Numbers belong to the machine they were measured on; nothing here fails for being slow.
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{Arm, LinkKind, LinkSpec};
+use backlog_lab::arm::Arm;
 use backlog_lab::load::Progress;
 use backlog_lab::netns::{KernelSteps, Topology, enter};
 use backlog_lab::observation::{Attempt, Ended, Measured, Packet, Stage, Verdict, WireLog};
@@ -21,7 +19,6 @@ use backlog_lab::plan::Plan;
 use backlog_lab::probe::counters;
 use backlog_lab::result::{explain, join};
 use backlog_lab::run::{KernelLab, Lab};
-use backlog_lab::wire::{Cpus, Relay, Running};
 
 #[path = "../tests/support/wire.rs"]
 mod support;

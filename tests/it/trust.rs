@@ -263,7 +263,7 @@ fn a_cookies_ghost_lost_its_ack_where_the_evidence_says() {
             readings
         }
     };
-    let text = |overflows| one("", 2, &ghost(overflows)).verdict.text;
+    let text = |overflows| one("", 2, ghost(overflows)).verdict.text;
     let (queue, wire) = (text(2), text(0));
     assert!(
         queue.contains("remembers nothing and drops its ACK at a full queue."),

@@ -300,7 +300,7 @@ impl<'a> Drawing<'a> {
         match &rung.event {
             Event::At { end, at_us, label } => {
                 self.at(*end, label, row, size);
-                self.times(*end, Some(*at_us), None, row, size);
+                self.times(*end, *at_us, None, row, size);
             }
             Event::Packet {
                 to,
@@ -315,7 +315,7 @@ impl<'a> Drawing<'a> {
                     End::Server => End::Client,
                     End::Client => End::Server,
                 };
-                self.times(from, Some(*sent_us), *arrived_us, row, size);
+                self.times(from, *sent_us, *arrived_us, row, size);
             }
         }
         if let Some((length, capacity)) = rung.queue {
@@ -324,17 +324,10 @@ impl<'a> Drawing<'a> {
     }
 
     /// The times at an end and at the other one.
-    fn times(
-        &mut self,
-        end: End,
-        here_us: Option<u64>,
-        there_us: Option<u64>,
-        row: Area,
-        size: f64,
-    ) {
+    fn times(&mut self, end: End, here_us: u64, there_us: Option<u64>, row: Area, size: f64) {
         let (client_us, server_us) = match end {
-            End::Client => (here_us, there_us),
-            End::Server => (there_us, here_us),
+            End::Client => (Some(here_us), there_us),
+            End::Server => (there_us, Some(here_us)),
         };
         let ink = self.scene.palette().ink;
         let text = |us: u64, x: f64| Text::new(ladder::ms(us), x, row.middle(), size, ink);
