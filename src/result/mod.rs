@@ -2,6 +2,7 @@
 //!
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
+mod balance;
 mod books;
 mod causes;
 mod claims;

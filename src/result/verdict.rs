@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
+use super::{Cause, Kind, ListenerResult, Outcome, Status, Summary, TrialResult, balance, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -57,6 +57,7 @@ pub(super) fn text(
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
+    sentences.extend(balance::sentence(&trial.listeners));
     sentences.extend(wasted(&shown));
     sentences.extend(too_long_a_queue(arm, &trial.listeners));
     sentences.extend(
