@@ -236,7 +236,8 @@ impl<'a> Drawing<'a> {
         let room = self.content.height() - HEADS - NOTE;
         let all: f64 = lines.iter().map(weight).sum();
         let height = (room / all.max(1.0)).min(54.0);
-        self.heads();
+        let has_queue = ladder.rungs.iter().any(|rung| rung.queue.is_some());
+        self.heads(has_queue);
         let mut top = self.content.top + HEADS;
         for line in &lines {
             let bottom = top + height * weight(line);
@@ -255,12 +256,14 @@ impl<'a> Drawing<'a> {
             }
             top = bottom;
         }
-        let muted = self.scene.palette().muted;
-        let note = Text::new(LEGEND, self.content.left, top + NOTE - 8.0, 17.0, muted);
-        self.scene.text(note.within(self.content.width()));
+        if has_queue {
+            let muted = self.scene.palette().muted;
+            let note = Text::new(LEGEND, self.content.left, top + NOTE - 8.0, 17.0, muted);
+            self.scene.text(note.within(self.content.width()));
+        }
     }
 
-    fn heads(&mut self) {
+    fn heads(&mut self, has_queue: bool) {
         let palette = self.scene.palette();
         let y = self.content.top + 12.0;
         let ends = [(self.client, "client"), (self.server, "server")];
@@ -271,7 +274,9 @@ impl<'a> Drawing<'a> {
         let small = |words, x| Text::new(words, x, y, SMALL, palette.muted).centred();
         self.scene.text(small("ms", self.client - 50.0).end());
         self.scene.text(small("ms", self.server + 50.0));
-        self.scene.text(small("accept queue", self.queue));
+        if has_queue {
+            self.scene.text(small("accept queue", self.queue));
+        }
     }
 
     fn lifelines(&mut self, row: Area, is_silent: bool) {
