@@ -12,9 +12,9 @@ lab +ARMS:
 report RUN="latest":
     cargo run --release -- report {{RUN}}
 
-# run the arms that test the claims in circulation (docs/method.md), and print their verdicts
-claims:
-    cargo run --release -- run facts cases overflow-policy ghosts syn-queue syn-schedule huge-backlog refused defer-accept reuseport-close shock-absorber
+# run what tests the claims in circulation, and print each with its ruling (--markdown: the table in docs/method.md)
+claims *OPTIONS:
+    cargo run --release -- claims {{OPTIONS}}
 
 # the load tools that are installed, on one listener: what they claim beside what the kernel counted (docs/tools.md)
 tools:

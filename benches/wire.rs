@@ -3,17 +3,15 @@
 //! `cargo bench --bench wire`. Numbers belong to the machine they were measured on; nothing here fails for being slow.
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{Arm, LinkKind, LinkSpec};
+use backlog_lab::arm::Arm;
 use backlog_lab::load::Progress;
 use backlog_lab::netns::{KernelSteps, Topology, enter};
 use backlog_lab::observation::{Attempt, Ended, Measured, Packet, Stage, Verdict, WireLog};
@@ -21,7 +19,11 @@ use backlog_lab::plan::Plan;
 use backlog_lab::probe::counters;
 use backlog_lab::result::{explain, join};
 use backlog_lab::run::{KernelLab, Lab};
-use backlog_lab::wire::{Cpus, Relay, Running};
+
+#[path = "../tests/support/wire.rs"]
+mod support;
+
+use support::{round_trip_us, set_up};
 
 fn main() -> ExitCode {
     if let Err(refusal) = enter(&KernelSteps) {
@@ -39,36 +41,6 @@ fn main() -> ExitCode {
     ten_thousand();
     causes();
     ExitCode::SUCCESS
-}
-
-/// The namespaces of a link with its relay at work.
-fn set_up(link: &str) -> (Topology, Option<Running>) {
-    let spec: LinkSpec = toml::from_str(link).expect("a link");
-    let topology = Topology::build(&spec, &BTreeMap::new()).expect("a topology");
-    let relay = match (&spec.kind, &topology.between) {
-        (LinkKind::Wire(wire), Some(between)) => {
-            let (to_server, to_client) = (between.to_server, between.to_client);
-            let open = move || Relay::open(to_server, to_client, 0x0800);
-            let relay = between
-                .namespace
-                .run(open)
-                .expect("a namespace")
-                .expect("a relay");
-            let cpus = Cpus::share().expect("processors");
-            for namespace in [&topology.server, topology.client()] {
-                let cpus = cpus.clone();
-                let leave = move || cpus.map(|cpus| cpus.leave()).transpose();
-                namespace
-                    .run(leave)
-                    .expect("a namespace")
-                    .expect("other processors");
-            }
-            Some(relay.start(wire.clone(), 1, cpus, 0).expect("a relay"))
-        }
-        _ => None,
-    };
-    topology.prove().expect("a link that is up");
-    (topology, relay)
 }
 
 /// A server that reads whatever comes, on a thread for each connection.
@@ -176,29 +148,6 @@ fn round_trips() {
         "round trip by TCP_INFO, 25 ms each way: {} us at the median, {} at the least, {} at the most",
         round_trips[20], round_trips[0], round_trips[39]
     );
-}
-
-#[allow(unsafe_code, reason = "no crate at hand wraps TCP_INFO")]
-fn round_trip_us(stream: &TcpStream) -> std::io::Result<u32> {
-    // SAFETY: all-zero bytes are a valid tcp_info.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length =
-        libc::socklen_t::try_from(size_of::<libc::tcp_info>()).map_err(std::io::Error::other)?;
-    // SAFETY: `info` is writable for `length` bytes, and both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 {
-        Ok(info.tcpi_rtt)
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
 }
 
 /// About 10,000 packets a second through 25 ms each way.

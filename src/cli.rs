@@ -51,6 +51,8 @@ pub enum Command {
     Hold(HoldArgs),
     /// Hold the kernel's listen-queue facts against this machine: expected, observed, verdict
     Facts(FactsArgs),
+    /// Hold the claims in circulation against this machine: claimed, measured, ruling
+    Claims(ClaimsArgs),
     /// Compare two runs: by how much they differ, and whether that is real
     Diff(DiffArgs),
     /// Try what arms need of this machine: what works, what does not, and the ways out
@@ -237,6 +239,20 @@ pub struct FactsArgs {
     /// Trials at once
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `claims`.
+#[derive(Debug, Args)]
+pub struct ClaimsArgs {
+    /// Trials at once
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// Print Markdown, as the table in docs/method.md
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::manifest::{Host, Manifest};
 use crate::plan::{Plan, Schedule};
 use crate::probe::host::read_host;
-use crate::result::{ArmResult, Judged, results};
+use crate::result::{ArmResult, Judged, Results, results};
 use crate::run::observe;
 
 #[derive(Serialize)]
@@ -43,20 +43,7 @@ pub(super) fn facts(args: &FactsArgs) -> Result<ExitCode, Error> {
     if args.here {
         arms = arms.into_iter().filter_map(here).collect();
     }
-    let (lab, interrupt) = run::ready(&arms)?;
-    let plan = Plan {
-        capture_mib: 0,
-        schedule: Schedule {
-            jobs: args.jobs,
-            ..Schedule::default()
-        },
-        ..Plan::new(arms, 1, 0, Vec::new())
-    };
-    let mut watcher = Watcher::new(false, plan.order().len());
-    let observations = observe(&plan, &lab, |event| watcher.on(&event))?;
-    drop(watcher);
-    let manifest = Manifest::new(Vec::new(), read_host(), Timestamp::now(), plan);
-    let results = results(&manifest, &observations);
+    let (results, code) = measure(arms, args.jobs)?;
     let report = Report {
         host: &results.host,
         facts: results.arms.iter().map(Fact::of).collect(),
@@ -66,10 +53,29 @@ pub(super) fn facts(args: &FactsArgs) -> Result<ExitCode, Error> {
     } else {
         print(&report.text())?;
     }
+    Ok(code)
+}
+
+/// One trial of each arm, of which nothing is stored, and the exit code that the results deserve.
+pub(super) fn measure(arms: Vec<Arm>, jobs: u32) -> Result<(Results, ExitCode), Error> {
+    let (lab, interrupt) = run::ready(&arms)?;
+    let plan = Plan {
+        capture_mib: 0,
+        schedule: Schedule {
+            jobs,
+            ..Schedule::default()
+        },
+        ..Plan::new(arms, 1, 0, Vec::new())
+    };
+    let mut watcher = Watcher::new(false, plan.order().len());
+    let observations = observe(&plan, &lab, |event| watcher.on(&event))?;
+    drop(watcher);
+    let manifest = Manifest::new(Vec::new(), read_host(), Timestamp::now(), plan);
+    let results = results(&manifest, &observations);
     let code = interrupt
         .raised()
         .map_or(results.exit_code(), signals::exit_code);
-    Ok(ExitCode::from(code))
+    Ok((results, ExitCode::from(code)))
 }
 
 /// The arm in no namespace of its own; a second link would be the same one.

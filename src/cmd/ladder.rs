@@ -47,6 +47,6 @@ pub(super) fn ladder(args: &LadderArgs) -> Result<ExitCode, Error> {
         .into_iter()
         .map(|(place, n)| text(&trials[place].ladder(n), width()))
         .collect();
-    print(&format!("{}\n{LEGEND}", ladders.join("\n")))?;
+    print(&format!("{}\n{LEGEND}\n", ladders.join("\n")))?;
     Ok(ExitCode::SUCCESS)
 }

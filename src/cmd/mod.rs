@@ -7,6 +7,7 @@
 
 mod audit;
 mod breaking;
+mod claims;
 mod diff;
 mod doctor;
 mod facts;
@@ -50,6 +51,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
         Command::Audit(args) => audit::audit(&args),
         Command::Hold(args) => hold::hold(&args),
         Command::Facts(args) => facts::facts(&args),
+        Command::Claims(args) => claims::claims(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Schema { document } => schema::schema(document),

@@ -17,7 +17,9 @@ pub(super) fn readme(
     charts: &[Chart],
 ) -> String {
     let mut text = String::new();
-    let mut charts = charts.iter();
+    let (ladders, charts): (Vec<&Chart>, Vec<&Chart>) =
+        charts.iter().partition(|chart| chart.is_ladder);
+    let mut charts = charts.into_iter();
     question(&mut text, results);
     if let Some(chart) = charts.next() {
         figure(&mut text, chart);
@@ -35,9 +37,17 @@ pub(super) fn readme(
     for one in &results.staircases {
         text += &super::staircase::markdown(one);
     }
+    let why = shared_why(results);
+    if let Some(conclusions) = super::conclusions::conclusions(results) {
+        let _ = write!(text, "## What to conclude\n\n{conclusions}");
+    }
+    one_of_each_fate(&mut text, &ladders);
     text += "## The arms\n\n";
+    if let Some(why) = why {
+        let _ = writeln!(text, "{why}\n");
+    }
     for arm in &results.arms {
-        of_arm(&mut text, arm);
+        of_arm(&mut text, arm, why.is_none());
     }
     published(&mut text, results);
     again(&mut text, manifest);
@@ -81,6 +91,22 @@ fn plural(n: usize, word: &str) -> String {
 fn figure(text: &mut String, chart: &Chart) {
     let alt = format!("{}. {}", chart.title, chart.alt).replace(['[', ']', '\n'], " ");
     let _ = writeln!(text, "![{alt}](charts/{}.png)\n", chart.name);
+}
+
+/// A ladder for each fate.
+fn one_of_each_fate(text: &mut String, ladders: &[&Chart]) {
+    if ladders.is_empty() {
+        return;
+    }
+    text.push_str(
+        "## One client of each fate\n\nThe first client of every fate that occurred on a wire, with all that is recorded of it: its \
+         packets as the relay saw them, its own times, the server's accept. Client on the left, server on the right; times in \
+         milliseconds since the clients' release, at each end its own. `backlog-lab ladder` shows any other client.\n\n",
+    );
+    for chart in ladders {
+        let _ = writeln!(text, "### {}\n", chart.title);
+        figure(text, chart);
+    }
 }
 
 fn setting(
@@ -211,12 +237,23 @@ fn comparison(text: &mut String, results: &Results) {
     }
 }
 
-fn of_arm(text: &mut String, arm: &ArmResult) {
-    let _ = writeln!(
-        text,
-        "### {}: {}\n\n{}\n",
-        arm.name, arm.title, arm.settings.why
-    );
+/// What several arms teach, when it is the same for all: the cells of a matrix.
+fn shared_why(results: &Results) -> Option<&str> {
+    let [first, others @ ..] = results.arms.as_slice() else {
+        return None;
+    };
+    let why = first.settings.why.as_str();
+    let same = others.iter().all(|arm| arm.settings.why == why);
+    (same && !others.is_empty()).then_some(why)
+}
+
+fn of_arm(text: &mut String, arm: &ArmResult, has_own_why: bool) {
+    if has_own_why {
+        let (title, why) = (&arm.title, &arm.settings.why);
+        let _ = writeln!(text, "### {}: {title}\n\n{why}\n", arm.name);
+    } else {
+        let _ = writeln!(text, "### {}\n", arm.name);
+    }
     let _ = writeln!(text, "Setting: {}.\n", settings(&arm.settings));
     let _ = writeln!(text, "**Verdict.** {}", arm.verdict.text);
     match arm.verdict.met {

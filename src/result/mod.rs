@@ -3,8 +3,10 @@
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
 mod against;
+mod balance;
 mod books;
 mod causes;
+mod claims;
 mod compare;
 mod derive;
 mod expect;
@@ -38,6 +40,7 @@ use serde::Serialize;
 
 pub use books::{Entry, Term};
 pub use causes::{Cause, Evidence, Explained, explain};
+pub use claims::{Claim, Predicted, Prediction, Ruled, Ruling, claims};
 pub use compare::{ArmComparison, Comparison, ERROR_RATE, FigureComparison, METHOD, compare};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, tool, why};
+use super::{
+    Cause, Kind, ListenerResult, Outcome, Status, Summary, TrialResult, balance, tool, why,
+};
 use crate::arm::{AcceptPolicy, Arm, Loop, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -59,6 +61,7 @@ pub(super) fn text(
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
+    sentences.extend(balance::sentence(&trial.listeners));
     sentences.extend(wasted(&shown));
     sentences.extend(by_the_kernel(trial, &shown));
     sentences.extend(one_by_one(&trial.listeners));
@@ -162,8 +165,16 @@ fn ghosts(shown: &Shown<'_>) -> Option<String> {
     );
     let cookies = shown.count("TcpExt.SyncookiesSent");
     if shown.count("ghosts-lost") > 0.0 && cookies > 0.0 {
+        // Where the ACK went is not the same everywhere: a wire can keep it too.
+        let then = if shown.count(Cause::CookieAckDropped.name()) > 0.0 {
+            " and drops its ACK at a full queue."
+        } else if shown.get(OVERFLOWS) == Some(0.0) {
+            " until its ACK comes. No queue dropped such an ACK: it did not come."
+        } else {
+            " until its ACK comes."
+        };
         text += &format!(
-            " {cookies} SYN cookies were sent: with one a client is connected at once, while the server remembers nothing and drops its ACK at a full queue."
+            " {cookies} SYN cookies were sent: with one a client is connected at once, while the server remembers nothing{then}"
         );
     }
     Some(text)

@@ -3,6 +3,7 @@
 
 mod books;
 mod causes;
+mod claims;
 mod cli;
 mod corpus;
 mod counters;

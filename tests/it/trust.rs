@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use backlog_lab::arm::Span;
+use backlog_lab::arm::{End, Flags, Server, Span};
 use backlog_lab::manifest::{Host, Manifest};
-use backlog_lab::observation::{Attempt, BeforeAfter, Ended, Measured, Stage};
+use backlog_lab::observation::{
+    Attempt, BeforeAfter, Ended, Measured, Packet, ServerSide, Stage, Verdict, WireLog,
+};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
 use backlog_lab::report::charts::{Options, charts};
@@ -238,6 +240,67 @@ fn a_busy_machine_is_noted() {
     }
 }
 
+/// A cookie's ghost is a client whose ACK did not come through: where it went is said only as far as it is known.
+#[test]
+fn a_cookies_ghost_lost_its_ack_where_the_evidence_says() {
+    let ghost = |overflows: i128| {
+        move || {
+            let mut readings = one_loser();
+            readings.attempts[1] = Attempt {
+                server_side: Some(ServerSide::Nothing),
+                ..attempt(1, 40_001, Ended::TimeUp)
+            };
+            let after = readings.server.counters.after.as_mut().expect("counters");
+            after.extend(counters(&[
+                ("TcpExt.SyncookiesSent", 1),
+                ("TcpExt.ListenOverflows", 5 + overflows),
+                ("TcpExt.ListenDrops", 5 + overflows),
+            ]));
+            if overflows == 0 {
+                let syn = (10, End::Server, Flags::SYN, Verdict::Passed);
+                let syn_ack = (20, End::Client, Flags::SYN | Flags::ACK, Verdict::Passed);
+                let ack = (60, End::Server, Flags::ACK, Verdict::Lost);
+                readings.wire = Some(wire(40_001, &[syn, syn_ack, ack]));
+            }
+            readings
+        }
+    };
+    let text = |overflows| one("", 2, ghost(overflows)).verdict.text;
+    let (queue, wire) = (text(2), text(0));
+    assert!(
+        queue.contains("remembers nothing and drops its ACK at a full queue."),
+        "{queue}"
+    );
+    assert!(
+        wire.contains("remembers nothing until its ACK comes. No queue dropped such an ACK")
+            && wire.contains("1 lost their packets on the wire"),
+        "{wire}"
+    );
+}
+
+/// The record of a wire with these packets of one connection.
+fn wire(port: u16, packets: &[(u64, End, u8, Verdict)]) -> WireLog {
+    let packet = |&(at_us, to, flags, verdict): &(u64, End, u8, Verdict)| {
+        let arrives_us = (verdict == Verdict::Passed).then_some(at_us + 5);
+        Packet {
+            at_us,
+            to,
+            client_port: port,
+            flags: Flags::of_byte(flags),
+            seq: 1,
+            ack: 1,
+            length: 0,
+            verdict,
+            due_us: arrives_us,
+            sent_us: arrives_us,
+        }
+    };
+    WireLog {
+        packets: packets.iter().map(packet).collect(),
+        ..WireLog::default()
+    }
+}
+
 /// Zero drops is not "clean": every kind of trouble has its word.
 #[test]
 fn verdicts_have_a_kind() {
@@ -282,7 +345,10 @@ fn verdicts_have_a_kind() {
         readings
     };
     let mut slow = arm("one", 2, "");
-    slow.server.accept_delay = Span::from_ms(100);
+    let Server::Own(server) = &mut slow.server else {
+        panic!("the lab's own server");
+    };
+    server.accept_delay = Span::from_ms(100);
     let lab = Scripted(|_: &str| Ok(give_up()));
     let verdict = run(vec![slow], &lab).arms.remove(0).verdict;
     assert_eq!(

@@ -16,9 +16,12 @@ mod kills;
 mod load;
 mod namespaces;
 mod programs;
+mod round_trip;
 mod runs;
 mod servers;
 mod sockets;
+#[path = "../support/wire.rs"]
+mod support;
 mod tools;
 mod trust;
 mod wire;
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         load::trials(),
         namespaces::trials(),
         programs::trials(),
+        round_trip::trials(),
         runs::trials(),
         servers::trials(),
         sockets::trials(),

@@ -1,28 +1,31 @@
-//! The stacked bar of outcomes, and chart (a): outcomes per arm.
+//! The stacked bar, and chart (a): outcomes per arm.
+
+use std::fmt::Display;
 
 use super::font;
 use super::frame::{self, BODY, SMALL, Swatch};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
-use super::story::{Outcomes, Story};
-use super::theme::Theme;
+use super::story::Story;
+use super::theme::{Coloured, Theme};
 use super::{ChartId, Figure, findings};
+use crate::report::composition::Parts;
 use crate::result::Outcome;
 
 /// Draws what became of all attempts into `area`, with the number of each class where it has room.
 /// Returns the classes whose numbers had none.
-pub(super) fn stacked(
+pub(super) fn stacked<C: Coloured + Copy + PartialEq>(
     scene: &mut Scene,
     area: Area,
-    outcomes: &Outcomes,
+    outcomes: &Parts<C>,
     size: f64,
-) -> Vec<(Outcome, f64)> {
+) -> Vec<(C, f64)> {
     const BETWEEN: f64 = 2.0;
     let mut left = area.left;
     let mut untold = Vec::new();
     for &(class, n) in &outcomes.parts {
         let right = left + area.width() * outcomes.share(n);
-        let colour = scene.theme.outcome(class);
+        let colour = class.colour(scene.theme);
         let shown = Area {
             left,
             right: (right - BETWEEN).max(left + 1.0),
@@ -66,7 +69,7 @@ pub(super) fn outcome_legend(story: &Story<'_>, theme: Theme) -> Vec<(Swatch, St
 }
 
 /// `2 reset`, `1 other`.
-pub(super) fn in_words(parts: &[(Outcome, f64)]) -> Vec<String> {
+pub(super) fn in_words<C: Display>(parts: &[(C, f64)]) -> Vec<String> {
     let told = parts
         .iter()
         .map(|(class, n)| format!("{} {class}", scale::count(*n)));

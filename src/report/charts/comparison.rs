@@ -1,11 +1,11 @@
 //! `comparison`: one figure that tells the story of all arms.
 
 use super::frame::{self, BODY, SMALL, Swatch};
-use super::matrix::{Matrix, Slice};
 use super::scene::{Area, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::Theme;
 use super::{ChartId, Figure, bars, depth, findings, font, scale};
+use crate::report::matrix::{Factor, Matrix, Slice};
 use crate::result::Outcome;
 
 /// The whole run in one figure.
@@ -186,8 +186,7 @@ fn grid(
 ) {
     let palette = scene.palette();
     let (down, across) = (&matrix.factors[rows], &matrix.factors[columns]);
-    let level =
-        |factor: &super::matrix::Factor, n: usize| format!("{}={}", factor.name, factor.levels[n]);
+    let level = |factor: &Factor, n: usize| format!("{}={}", factor.name, factor.levels[n]);
     let gutters = (0..down.levels.len()).map(|n| font::width(&level(down, n), BODY, true));
     let gutter = gutters.fold(0.0, f64::max).min(content.width() * 0.2) + 24.0;
     let body = Area {

@@ -4,6 +4,7 @@ use super::latency_data::Latency;
 use super::scale;
 use super::story::{ArmStory, Outcomes, Story};
 use super::{depth, depth_data::Depth};
+use crate::report::composition::{Composition, Effect, Lot};
 use crate::result::Outcome;
 
 /// The arms that have outcomes, with them.
@@ -288,4 +289,39 @@ pub(super) fn latency(story: &Story<'_>, latencies: &[Latency]) -> String {
 pub(super) fn matrix(story: &Story<'_>) -> String {
     let arms = told(story);
     alike(&arms).unwrap_or_else(|| from_to(&arms))
+}
+
+/// What the setting that changes most does, and at which levels of the others. The link is the circumstance, not a
+/// choice: it comes last.
+pub(super) fn fates(composition: &Composition) -> (String, Option<String>) {
+    let matrix = &composition.matrix;
+    let is_choice = |effect: &Effect| matrix.factors[effect.factor].name != "link";
+    let effects = composition.effects();
+    let largest = effects
+        .iter()
+        .filter_map(|effect| Some((effect, effect.largest()?)))
+        .max_by(|(a, one), (b, other)| {
+            let by_choice = is_choice(a).cmp(&is_choice(b));
+            by_choice.then(one.moved.total_cmp(&other.moved))
+        });
+    let Some((effect, pair)) = largest else {
+        let text = "No setting changes what becomes of the clients".into();
+        return (text, None);
+    };
+    let factor = &matrix.factors[effect.factor];
+    let level = |arm: usize| &factor.levels[matrix.places[arm][effect.factor]];
+    let told = |lots: Vec<(Lot, f64)>| {
+        let two = lots.into_iter().take(2);
+        let two = two.map(|(lot, n)| format!("{} \u{201c}{lot}\u{201d}", scale::count(n)));
+        two.collect::<Vec<_>>().join(" and ")
+    };
+    let title = format!(
+        "{}={} instead of {} turns {} into {}",
+        factor.name,
+        level(pair.after),
+        level(pair.before),
+        told(pair.sorted(true)),
+        told(pair.sorted(false))
+    );
+    (title, matrix.others(pair.before, effect.factor))
 }

@@ -1,12 +1,12 @@
 //! Chart (e): a matrix as heat maps over its two largest factors, one for each level of the others.
 
 use super::frame::{self, BODY, SMALL};
-use super::matrix::{Matrix, Slice};
 use super::scale;
 use super::scene::{Area, Scene, Size, Text};
 use super::story::Story;
 use super::theme::Theme;
 use super::{ChartId, Figure, findings};
+use crate::report::matrix::{Factor, Matrix, Slice};
 use crate::result::Outcome;
 
 /// Chart (e); `None` when the arms vary in fewer than two factors.
@@ -98,9 +98,7 @@ fn draw(
         scene.text(text.within(area.width()));
         area.top += 28.0;
     }
-    let label = |factor: &super::matrix::Factor, level: usize| {
-        format!("{}={}", factor.name, factor.levels[level])
-    };
+    let label = |factor: &Factor, level: usize| format!("{}={}", factor.name, factor.levels[level]);
     let widths = (0..rows.levels.len()).map(|n| super::font::width(&label(rows, n), SMALL, false));
     let gutter = widths.fold(0.0, f64::max).min(area.width() * 0.3);
     let cells = Area {

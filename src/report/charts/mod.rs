@@ -10,13 +10,14 @@ mod counters;
 mod depth;
 mod depth_data;
 mod difference;
+mod fates;
 mod findings;
 mod font;
 mod frame;
 mod heat;
+mod ladders;
 mod latency;
 mod latency_data;
-mod matrix;
 mod paint;
 mod png;
 mod scale;
@@ -27,9 +28,12 @@ mod story;
 mod tests;
 mod theme;
 
+use super::composition::Composition;
+use super::ladder::Story as StoryOfOne;
 use crate::observation::Observation;
 use crate::result::{Comparison, Results, Status};
 
+pub(super) use scale::count;
 pub use scene::Size;
 pub use theme::Theme;
 
@@ -59,24 +63,34 @@ enum ChartId {
     Comparison,
     Staircase,
     Matrix,
+    Fates,
     Outcomes,
     QueueDepth,
     Latency,
     Counters,
     Difference,
+    /// One client whose connection went like this.
+    Ladder(StoryOfOne),
 }
 
 impl ChartId {
-    const fn file_stem(self) -> &'static str {
+    fn file_stem(self) -> String {
         match self {
-            Self::Comparison => "comparison",
-            Self::Staircase => "staircase",
-            Self::Matrix => "matrix",
-            Self::Outcomes => "outcomes",
-            Self::QueueDepth => "queue-depth",
-            Self::Latency => "latency",
-            Self::Counters => "counters",
-            Self::Difference => "difference",
+            Self::Comparison => "comparison".into(),
+            Self::Staircase => "staircase".into(),
+            Self::Matrix => "matrix".into(),
+            Self::Fates => "fates".into(),
+            Self::Outcomes => "outcomes".into(),
+            Self::QueueDepth => "queue-depth".into(),
+            Self::Latency => "latency".into(),
+            Self::Counters => "counters".into(),
+            Self::Difference => "difference".into(),
+            Self::Ladder(story) => {
+                format!(
+                    "ladder-{}",
+                    story.to_string().to_lowercase().replace(' ', "-")
+                )
+            }
         }
     }
 }
@@ -93,7 +107,9 @@ struct Figure {
 #[derive(Debug)]
 pub struct Chart {
     /// The name of its files below `charts/`, without the extension.
-    pub name: &'static str,
+    pub name: String,
+    /// Whether it shows one client, and not the arms.
+    pub is_ladder: bool,
     /// What it shows, in a sentence.
     pub title: String,
     /// The same for those who cannot see it, with every arm's numbers.
@@ -109,7 +125,7 @@ pub fn charts(
     results: &Results,
     observations: &[Observation],
     options: Options,
-) -> Vec<(&'static str, Result<Chart, ChartError>)> {
+) -> Vec<(String, Result<Chart, ChartError>)> {
     if !results.has(Status::Ok) {
         // A chart of nothing.
         return Vec::new();
@@ -134,6 +150,9 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
     let Options { theme, size } = options;
     let mut figures = vec![comparison::chart(&story, size, theme)];
     figures.extend(staircase::chart(&story, results, size, theme));
+    let shown = &results.arms[..story.arms.len()];
+    let composition = Composition::of(shown);
+    figures.extend(composition.map(|one| fates::chart(&story, &one, size, theme)));
     figures.extend(heat::chart(&story, size, theme));
     figures.extend([
         bars::outcomes(&story, size, theme),
@@ -141,12 +160,14 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
         latency::chart(&story, size, theme),
         counters::chart(&story, size, theme),
     ]);
+    figures.extend(ladders::charts(&story, results, observations, options));
     figures
 }
 
 fn drawn(figure: Figure) -> Result<Chart, ChartError> {
     Ok(Chart {
         name: figure.id.file_stem(),
+        is_ladder: matches!(figure.id, ChartId::Ladder(_)),
         png: paint::png(&figure.scene)?,
         svg: paint::svg(&figure.scene)?,
         title: figure.title,

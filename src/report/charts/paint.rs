@@ -90,6 +90,18 @@ impl<B: DrawingBackend> Painter<B> {
                     right,
                     colour,
                 } => self.band(pieces, *right, *colour)?,
+                Mark::Head {
+                    tip,
+                    back,
+                    half,
+                    colour,
+                } => {
+                    let corner = |y| self.point((tip.0 + back, tip.1 + y));
+                    let corners = [self.point(*tip), corner(-half), corner(*half)];
+                    self.backend
+                        .fill_polygon(corners, &rgb(*colour))
+                        .map_err(drawing)?;
+                }
             }
         }
         scene.texts.iter().try_for_each(|text| self.text(text))?;

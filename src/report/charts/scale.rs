@@ -22,7 +22,7 @@ pub(super) fn ticks(most: f64, about: f64) -> Vec<f64> {
 }
 
 /// A count, or a mean of counts: `12`, `1,234`, `31.5`.
-pub(super) fn count(value: f64) -> String {
+pub(in crate::report) fn count(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     let whole = rounded.trunc();
     let digits = format!("{:.0}", whole.abs());

@@ -102,7 +102,7 @@ impl Area {
     }
 }
 
-/// What is drawn below the texts. All lines are horizontal or vertical.
+/// What is drawn below the texts. All lines are horizontal or vertical; only the heads of arrows are not.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Mark {
     /// A filled rectangle.
@@ -118,6 +118,13 @@ pub(super) enum Mark {
     Band {
         pieces: Vec<(f64, f64, f64)>,
         right: f64,
+        colour: Rgb,
+    },
+    /// The head of a horizontal arrow: its tip, how far it reaches back from it to the right, and half its height.
+    Head {
+        tip: (f64, f64),
+        back: f64,
+        half: f64,
         colour: Rgb,
     },
 }
@@ -221,6 +228,9 @@ impl Text {
 const CAPITAL: f64 = 0.73;
 const DESCENDER: f64 = 0.2;
 
+/// The length of an arrow's head.
+const HEAD: f64 = 15.0;
+
 /// A figure: its marks in the order in which they are drawn, then its texts.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
@@ -275,6 +285,19 @@ impl Scene {
 
     pub(super) fn vertical(&mut self, x: f64, top: f64, bottom: f64, width: f64, colour: Rgb) {
         self.steps(vec![(x, top), (x, bottom)], width, colour);
+    }
+
+    /// A horizontal arrow from one x to another.
+    pub(super) fn arrow(&mut self, y: f64, from: f64, to: f64, width: f64, colour: Rgb) {
+        let back = if to > from { -HEAD } else { HEAD };
+        // The shaft ends within the head, or it would blunt the tip.
+        self.horizontal(y, from, to + back * 0.8, width, colour);
+        self.marks.push(Mark::Head {
+            tip: (to, y),
+            back,
+            half: HEAD * 0.5,
+            colour,
+        });
     }
 
     /// A dashed line between two points on a horizontal or a vertical.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::matrix::Matrix;
 use super::scale;
 use crate::arm::SpeaksFirst;
 use crate::observation::{Measured, Observation};
+use crate::report::composition::{Parts, mean};
+use crate::report::matrix::Matrix;
 use crate::result::{ArmResult, Outcome, Results, Status};
 
 /// More arms than this are too many for one picture; the table has them all.
@@ -40,45 +41,20 @@ pub(super) struct ArmStory<'a> {
 }
 
 /// What became of an arm's attempts, as the mean of its valid trials.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Outcomes {
-    pub(super) attempts: f64,
-    /// Every class that occurred, the good one first.
-    pub(super) parts: Vec<(Outcome, f64)>,
-}
+pub(super) type Outcomes = Parts<Outcome>;
 
 impl Outcomes {
     fn of(arm: &ArmResult) -> Option<Self> {
         let valid = || arm.trials.iter().filter(|trial| trial.status == Status::Ok);
-        let mean = |values: Vec<u32>| {
-            let n = f64::from(u32::try_from(values.len()).ok()?);
-            (n > 0.0).then(|| values.into_iter().map(f64::from).sum::<f64>() / n)
-        };
-        let attempts = mean(valid().filter_map(|trial| trial.attempts).collect())?;
+        let attempts: Vec<u32> = valid().filter_map(|trial| trial.attempts).collect();
         let part = |class| {
-            let n = mean(valid().filter_map(|trial| trial.count(class)).collect())?;
-            (n > 0.0).then_some((class, n))
+            let counts: Vec<u32> = valid().filter_map(|trial| trial.count(class)).collect();
+            mean(&counts).filter(|n| *n > 0.0).map(|n| (class, n))
         };
         Some(Self {
-            attempts,
+            attempts: mean(&attempts)?,
             parts: Outcome::ALL.into_iter().filter_map(part).collect(),
         })
-    }
-
-    pub(super) fn count(&self, class: Outcome) -> f64 {
-        self.parts
-            .iter()
-            .find(|(one, _)| *one == class)
-            .map_or(0.0, |(_, n)| *n)
-    }
-
-    /// The share of a count, from 0 to 1; 0 when nothing was attempted.
-    pub(super) fn share(&self, n: f64) -> f64 {
-        if self.attempts > 0.0 {
-            n / self.attempts
-        } else {
-            0.0
-        }
     }
 
     pub(super) fn ok_share(&self) -> f64 {

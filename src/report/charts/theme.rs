@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 
-use crate::result::Outcome;
+use crate::report::composition::Lot;
+use crate::result::{Cause, Outcome};
 
 /// A colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +109,46 @@ impl Theme {
     }
 }
 
+/// A class of clients that has a colour of its own.
+pub(super) trait Coloured {
+    /// The same in every chart.
+    fn colour(self, theme: Theme) -> Rgb;
+}
+
+impl Coloured for Outcome {
+    fn colour(self, theme: Theme) -> Rgb {
+        theme.outcome(self)
+    }
+}
+
+impl Coloured for Lot {
+    /// What is an outcome of its own has the outcome's colour; of several causes of one outcome the most frequent
+    /// has. The others differ from all in lightness, so that they do for colour-blind readers.
+    fn colour(self, theme: Theme) -> Rgb {
+        let Self::Lost(cause) = self else {
+            return theme.outcome(Outcome::Ok);
+        };
+        match cause {
+            Cause::SynDroppedAcceptQueueFull => theme.outcome(Outcome::ConnectTimeout),
+            Cause::SynDroppedSynQueueFull => Rgb(0xf4, 0xb8, 0x93),
+            Cause::CookieAckDropped => theme.outcome(Outcome::ReadTimeout),
+            Cause::FinalAckDropped => Rgb(0x6e, 0x4a, 0x0a),
+            Cause::ResetByAbortOnOverflow => theme.outcome(Outcome::Reset),
+            Cause::WaitedInAcceptQueue => Rgb(0x9a, 0xd9, 0xc7),
+            Cause::ListenerClosed => Rgb(0x86, 0x80, 0x1c),
+            Cause::NoListener => theme.outcome(Outcome::Refused),
+            Cause::NotAnswered => Rgb(0x3f, 0x2f, 0x66),
+            Cause::ServerClosedEarly => theme.outcome(Outcome::ClosedEarly),
+            Cause::WrongAnswer => theme.outcome(Outcome::WrongData),
+            Cause::LostOnTheWire => Rgb(0x5d, 0x6a, 0x7c),
+            Cause::SourceNotLocal => Rgb(0xdc, 0xdc, 0xe6),
+            Cause::ClientOutOfPorts => theme.outcome(Outcome::LocalLimit),
+            Cause::ClientOutOfDescriptors => Rgb(0xc4, 0xc4, 0xc4),
+            Cause::Unexplained => theme.outcome(Outcome::Other),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +166,50 @@ mod tests {
     }
 
     #[test]
+    fn no_two_lots_share_a_colour() {
+        for theme in [Theme::Light, Theme::Dark] {
+            let mut colours: Vec<Rgb> = Lot::all().map(|one| one.colour(theme)).collect();
+            colours.push(theme.palette().paper);
+            let n = colours.len();
+            colours.sort_unstable();
+            colours.dedup();
+            assert_eq!(colours.len(), n, "{theme:?}");
+        }
+    }
+
+    /// As the eye without red, and without green, receptors sees it: lightness, and blue against yellow
+    /// (Viénot, Brettel and Mollon 1999, in linear light).
+    fn seen(colour: Rgb, [red, green]: [f64; 2]) -> [f64; 2] {
+        let linear = |byte: u8| (f64::from(byte) / 255.0).powf(2.2);
+        let yellow = red * linear(colour.0) + green * linear(colour.1);
+        let lightness = |y: f64| y.cbrt() * 100.0;
+        [lightness(yellow), lightness(linear(colour.2))]
+    }
+
+    /// Those that stand beside each other in the bars of a full queue.
+    #[test]
+    fn colour_blind_readers_tell_the_common_lots_apart() {
+        let common = [
+            Lot::Well,
+            Lot::Lost(Cause::SynDroppedAcceptQueueFull),
+            Lot::Lost(Cause::SynDroppedSynQueueFull),
+            Lot::Lost(Cause::CookieAckDropped),
+            Lot::Lost(Cause::FinalAckDropped),
+            Lot::Lost(Cause::ResetByAbortOnOverflow),
+            Lot::Lost(Cause::WaitedInAcceptQueue),
+        ];
+        for weights in [[0.112, 0.888], [0.293, 0.707]] {
+            for (n, one) in common.iter().enumerate() {
+                for other in &common[..n] {
+                    let [a, b] = [one, other].map(|lot| seen(lot.colour(Theme::Light), weights));
+                    let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
+                    assert!(distance > 12.0, "{one} and {other}: {distance}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn text_stands_out_from_what_it_is_written_on() {
         let contrast = |a: Rgb, b: Rgb| {
             let (a, b) = (a.luminance() + 0.05, b.luminance() + 0.05);
@@ -138,7 +223,9 @@ mod tests {
                 contrast(paper, ink) > 12.0 && contrast(paper, muted) > 4.5,
                 "{theme:?}"
             );
-            for colour in Outcome::ALL.map(|one| theme.outcome(one)) {
+            let outcomes = Outcome::ALL.map(|one| one.colour(theme));
+            let lots = Lot::all().map(|one| one.colour(theme));
+            for colour in outcomes.into_iter().chain(lots) {
                 // Numbers on bars are bold and large: WCAG 2 asks for 3.
                 assert!(
                     contrast(colour, colour.text_on()) > 3.5,

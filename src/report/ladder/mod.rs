@@ -67,6 +67,10 @@ pub struct Ladder {
     pub cause: Option<Cause>,
     /// Whether packets were recorded.
     pub has_packets: bool,
+    /// How long it took from its start until the client was connected, in microseconds.
+    pub connected_us: Option<u64>,
+    /// How long it took from its start to its end, in microseconds.
+    pub ended_us: u64,
     /// The events in order of time.
     pub rungs: Vec<Rung>,
 }
@@ -87,6 +91,8 @@ pub enum Event {
     Packet {
         /// Where to.
         to: End,
+        /// Its flags.
+        flags: Flags,
         /// What it was, in words.
         label: String,
         /// When it was sent.
@@ -108,7 +114,8 @@ pub enum Event {
 }
 
 impl Event {
-    fn begins_us(&self) -> u64 {
+    /// When it began.
+    pub(super) fn begins_us(&self) -> u64 {
         match self {
             Self::Packet { sent_us, .. } => *sent_us,
             Self::At { at_us, .. } => *at_us,
@@ -269,6 +276,10 @@ impl<'a> Ladders<'a> {
             story: self.story(n),
             cause: self.causes[n],
             has_packets: self.has_packets(),
+            connected_us: attempt
+                .connected_us
+                .map(|at_us| at_us.saturating_sub(attempt.started_us)),
+            ended_us: attempt.ended_us.saturating_sub(attempt.started_us),
             rungs: rungs.collect(),
         }
     }
@@ -295,6 +306,7 @@ impl<'a> Ladders<'a> {
             }
             Event::Packet {
                 to: packet.to,
+                flags: packet.flags,
                 label,
                 sent_us: packet.at_us,
                 arrived_us: packet.sent_us,
@@ -319,6 +331,23 @@ impl<'a> Ladders<'a> {
             listener.before.send_q.saturating_add(1),
         ))
     }
+}
+
+/// What became of a packet that did not simply arrive, in words.
+pub(super) const fn lot(verdict: Verdict, arrived: bool) -> &'static str {
+    match verdict {
+        Verdict::Passed if arrived => "",
+        Verdict::Duplicated if arrived => "twice",
+        Verdict::Passed | Verdict::Duplicated => "under way",
+        Verdict::Lost => "lost",
+        Verdict::DroppedByRule => "dropped by rule",
+        Verdict::QueueFull => "queue full",
+    }
+}
+
+/// A time in milliseconds.
+pub(super) fn ms(us: u64) -> String {
+    format!("{}.{:02}", us / 1_000, us % 1_000 / 10)
 }
 
 fn at(end: End, at_us: u64, label: &str) -> Event {

@@ -1,6 +1,6 @@
 //! A ladder for a terminal.
 
-use super::{Event, Ladder};
+use super::{Event, Ladder, lot, ms};
 use crate::arm::End;
 use crate::observation::Verdict;
 
@@ -12,7 +12,7 @@ const QUEUE: usize = 14;
 const LONGEST_SHAFT: usize = 60;
 
 /// What the last column means.
-pub const LEGEND: &str = "accept queue: the last look at it before the event reached the server, up to a sampling period old\n";
+pub const LEGEND: &str = "accept queue: the last look at it before the event reached the server, up to a sampling period old";
 
 /// The ladder for a terminal of `width` columns: client on the left, server on the right, times in milliseconds.
 pub fn text(ladder: &Ladder, width: usize) -> String {
@@ -58,6 +58,7 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
                 sent_us,
                 arrived_us,
                 verdict,
+                ..
             } => {
                 let arrow = arrow(*to, label, *verdict, arrived_us.is_some(), shaft);
                 let (sent, arrived) = (ms(*sent_us), arrived_us.map_or_else(String::new, ms));
@@ -73,14 +74,7 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
 
 /// `SYN ------------->`, `<------- SYN+ACK`, `SYN -----x lost`.
 fn arrow(to: End, label: &str, verdict: Verdict, arrived: bool, shaft: usize) -> String {
-    let fate = match verdict {
-        Verdict::Passed if arrived => "",
-        Verdict::Duplicated if arrived => "twice",
-        Verdict::Passed | Verdict::Duplicated => "under way",
-        Verdict::Lost => "lost",
-        Verdict::DroppedByRule => "dropped by rule",
-        Verdict::QueueFull => "queue full",
-    };
+    let fate = lot(verdict, arrived);
     let used = label.len() + fate.len() + 2 + usize::from(!fate.is_empty());
     let dashes = "-".repeat(shaft.saturating_sub(used).max(1));
     let gap = if fate.is_empty() { "" } else { " " };
@@ -96,8 +90,4 @@ fn arrow(to: End, label: &str, verdict: Verdict, arrived: bool, shaft: usize) ->
             format!("{:>shaft$}", format!("{fate} x{dashes} {label}"))
         }
     }
-}
-
-fn ms(us: u64) -> String {
-    format!("{}.{:02}", us / 1_000, us % 1_000 / 10)
 }

@@ -1,6 +1,8 @@
 //! Charts of made-up runs. The runs are here.
 
 mod comparisons;
+mod composition;
+mod ladders;
 mod pictures;
 mod prepared;
 
@@ -324,6 +326,13 @@ fn runs() -> Vec<(&'static str, Run)> {
                 named("s/rate=120", quiet()),
                 named("s/rate=150", busy()),
                 ("s/rate=300".into(), None),
+            ]),
+        ),
+        (
+            "a wire",
+            run(vec![
+                named("policy/link=wire", ladders::wired()),
+                named("policy/link=loopback", busy()),
             ]),
         ),
     ]

@@ -87,11 +87,25 @@ impl Matrix {
 
     /// The levels of the varying factors, `backlog=1, accept-delay=0s`.
     pub(super) fn label(&self, arm: usize) -> String {
-        let parts = self.factors.iter().zip(&self.places[arm]);
-        let parts: Vec<String> = parts
-            .map(|(factor, &level)| format!("{}={}", factor.name, factor.levels[level]))
-            .collect();
-        parts.join(", ")
+        self.levels(arm).join(", ")
+    }
+
+    fn levels(&self, arm: usize) -> Vec<String> {
+        let levels = self.places[arm].iter().enumerate();
+        levels.map(|(n, &level)| self.level(n, level)).collect()
+    }
+
+    /// A level in words, `backlog=1`.
+    pub(super) fn level(&self, factor: usize, level: usize) -> String {
+        let factor = &self.factors[factor];
+        format!("{}={}", factor.name, factor.levels[level])
+    }
+
+    /// An arm's levels of all factors but one; `None` when there is no other.
+    pub(super) fn others(&self, arm: usize, factor: usize) -> Option<String> {
+        let mut parts = self.levels(arm);
+        parts.remove(factor);
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// The two factors for rows and columns: those with the most levels, in their order.
@@ -121,9 +135,7 @@ impl Matrix {
                 .unwrap_or_else(|| {
                     let words: Vec<String> = fixed
                         .iter()
-                        .map(|&(n, level)| {
-                            format!("{}={}", self.factors[n].name, self.factors[n].levels[level])
-                        })
+                        .map(|&(n, level)| self.level(n, level))
                         .collect();
                     slices.push((
                         fixed,

@@ -1,0 +1,88 @@
+//! The claims in circulation with their rulings: for a terminal, and as the table of docs/method.md.
+
+use std::fmt::Write as _;
+
+use crate::manifest::Host;
+use crate::result::{Predicted, Ruled, Ruling};
+
+/// A claim, its ruling and its evidence, a line each.
+pub fn claims(host: &Host, ruled: &[Ruled]) -> String {
+    let mut text = format!("Linux {}\n", kernel(host));
+    for one in ruled {
+        let _ = write!(text, "\n\"{}\"\n  {}", one.says, capital(&one.ruling));
+        if !matches!(one.ruling, Ruling::NotMeasured(_)) {
+            let _ = write!(text, ": {}", one.truth);
+        }
+        text.push('\n');
+        for predicted in &one.evidence {
+            let Predicted {
+                arm,
+                figure,
+                claimed,
+                ..
+            } = predicted;
+            let _ = writeln!(
+                text,
+                "    {arm}\n      {figure}: claimed {claimed}, measured {}",
+                measured(predicted)
+            );
+        }
+    }
+    let count = |is: fn(&Ruling) -> bool| ruled.iter().filter(|one| is(&one.ruling)).count();
+    let _ = writeln!(
+        text,
+        "\nOf {} claims {} hold, {} hold only sometimes, {} do not hold, {} were not measured.",
+        ruled.len(),
+        count(|one| matches!(one, Ruling::Holds)),
+        count(|one| matches!(one, Ruling::HoldsOnlyWhen(_))),
+        count(|one| matches!(one, Ruling::DoesNotHold)),
+        count(|one| matches!(one, Ruling::NotMeasured(_))),
+    );
+    text
+}
+
+/// The same as a table.
+pub fn claims_markdown(host: &Host, ruled: &[Ruled]) -> String {
+    let kernel = kernel(host);
+    let mut text = format!("| claim | on Linux {kernel} | tested by |\n| --- | --- | --- |\n");
+    for one in ruled {
+        let evidence: Vec<String> = one
+            .evidence
+            .iter()
+            .map(|predicted| {
+                let Predicted {
+                    arm,
+                    figure,
+                    claimed,
+                    ..
+                } = predicted;
+                let measured = measured(predicted);
+                format!("`{arm}`: `{figure}` {claimed} claimed, {measured} measured")
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "| {} | **{}**: {} | {} |",
+            one.says,
+            one.ruling,
+            one.truth,
+            evidence.join("; ")
+        );
+    }
+    text
+}
+
+fn kernel(host: &Host) -> &str {
+    host.kernel.as_deref().unwrap_or("unknown")
+}
+
+fn measured(predicted: &Predicted) -> String {
+    let measured = predicted.measured;
+    measured.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
+}
+
+fn capital(ruling: &Ruling) -> String {
+    let text = ruling.to_string();
+    let (first, rest) = text.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
