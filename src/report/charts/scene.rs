@@ -357,21 +357,19 @@ impl Scene {
     /// Panics when a text leaves the canvas or meets another.
     pub(super) fn assert_tidy(&self, what: &str) {
         let canvas = self.canvas();
-        for (n, text) in self.texts.iter().enumerate() {
+        let areas: Vec<Area> = self.texts.iter().map(Text::area).collect();
+        for (n, (text, area)) in self.texts.iter().zip(&areas).enumerate() {
             assert!(
-                canvas.holds(text.area()),
-                "{what}: {:?} leaves the canvas: {:?}",
+                canvas.holds(*area),
+                "{what}: {:?} leaves the canvas: {area:?}",
                 text.words,
-                text.area()
             );
-            for other in &self.texts[..n] {
+            for (other, there) in self.texts[..n].iter().zip(&areas) {
                 assert!(
-                    !text.area().overlaps(other.area()),
-                    "{what}: {:?} at {:?} meets {:?} at {:?}",
+                    !area.overlaps(*there),
+                    "{what}: {:?} at {area:?} meets {:?} at {there:?}",
                     text.words,
-                    text.area(),
                     other.words,
-                    other.area()
                 );
             }
         }
