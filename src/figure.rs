@@ -103,6 +103,10 @@ pub const NAMED: &[(&str, &str)] = &[
         "losing attempts that waited in the accept queue until their time was up",
     ),
     (
+        "unix-queue-full",
+        "losing attempts that met a full AF_UNIX queue",
+    ),
+    (
         "listener-closed",
         "losing attempts whose listening socket was closed",
     ),

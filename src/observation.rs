@@ -307,10 +307,15 @@ pub struct Attempt {
 
 impl Attempt {
     /// Whether a socket of the server, on `server_port` where it has several, can be the other end of this attempt.
-    pub fn meets(&self, peer: SocketAddr, server_port: Option<u16>) -> bool {
-        self.local_port == Some(peer.port())
-            && self.source.is_none_or(|source| source == peer.ip())
-            && (self.server_port.is_none() || self.server_port == server_port)
+    pub fn meets(&self, peer: Peer, server_port: Option<u16>) -> bool {
+        match peer {
+            Peer::Inet(peer) => {
+                self.local_port == Some(peer.port())
+                    && self.source.is_none_or(|source| source == peer.ip())
+                    && (self.server_port.is_none() || self.server_port == server_port)
+            }
+            Peer::Unix { client } => self.n == client,
+        }
     }
 }
 
@@ -362,6 +367,19 @@ pub enum ServerSide {
     Nothing,
 }
 
+/// The other end of a connection that `accept()` returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Peer {
+    /// A TCP client's address.
+    Inet(SocketAddr),
+    /// An `AF_UNIX` client, which is bound to a name with the number of its attempt.
+    Unix {
+        /// The attempt.
+        client: u32,
+    },
+}
+
 /// A connection that `accept()` returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accept {
@@ -369,8 +387,8 @@ pub struct Accept {
     pub at_us: u64,
     /// Which of the listening sockets it came from.
     pub listener: usize,
-    /// The client's address.
-    pub peer: SocketAddr,
+    /// The client.
+    pub peer: Peer,
     /// The error that the server met on it, as the errno's name; `EOF` when the client had closed.
     pub error: Option<String>,
 }

@@ -35,7 +35,7 @@ pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use rate::{Loop, PerSecond};
 pub use schema::arm_file_schema;
-pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerSpec};
+pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerFamily, ServerSpec};
 pub use serving::Server;
 pub use sources::{Bind, Engine, Sources, port_range};
 pub use span::Span;
@@ -421,6 +421,7 @@ impl Arm {
         self.check_ports()?;
         if let Some(own) = self.server.own() {
             own.answer.check(&self.protocol)?;
+            self.check_family(own)?;
         }
         if self.link.kind == LinkKind::Here && self.server.program().is_some() {
             return Err(
@@ -432,6 +433,22 @@ impl Arm {
     }
 
     /// Only what belongs to a network namespace may be written: anything else would be the host's.
+    /// An `AF_UNIX` socket has no link, no source address and no host.
+    fn check_family(&self, own: &ServerSpec) -> Result<(), String> {
+        let of_tcp = [
+            ("link", self.link != LinkSpec::default()),
+            ("client.sources", self.client.sources.is_some()),
+            ("client.command", self.client.is_tool()),
+            ("protocol.kind = \"http\"", self.protocol.http.is_some()),
+        ];
+        match of_tcp.into_iter().find(|(_, is_there)| *is_there) {
+            Some((key, _)) if own.family == Some(ServerFamily::Unix) => Err(format!(
+                "server.family = \"unix\" connects inside one machine, by lines: remove {key}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn check_sysctls(&self) -> Result<(), String> {
         let named = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.');
         for name in self.sysctl.keys() {

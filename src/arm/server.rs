@@ -18,6 +18,8 @@ pub struct ServerSpec {
     pub accept: AcceptPolicy,
     /// The first accept is not before this time.
     pub accept_from: Span,
+    /// `unix` listens on an `AF_UNIX` socket instead of a TCP port; absent means TCP.
+    pub family: Option<ServerFamily>,
     /// What an accepted client is told.
     pub answer: Answer,
     /// Whether the port is open at all; `false` is the control without a listener.
@@ -58,6 +60,20 @@ impl ServerSpec {
                 "server.defer-accept = \"{period}\": the kernel takes whole seconds, at least 1s"
             ));
         }
+        if self.family == Some(ServerFamily::Unix) {
+            let of_tcp = [
+                ("reuseport", self.reuseport > 1),
+                ("ports", self.ports > 1),
+                ("defer-accept", self.defer_accept.is_some()),
+                ("close-first-at", self.close_first_at.is_some()),
+                ("listen = false", !self.listen),
+            ];
+            if let Some((key, _)) = of_tcp.into_iter().find(|(_, is_there)| *is_there) {
+                return Err(format!(
+                    "server.family = \"unix\" has one socket and no TCP: remove server.{key}"
+                ));
+            }
+        }
         if self.close_first_at.is_some() && !self.listen {
             return Err(
                 "server.close-first-at: with listen = false there is nothing to close".into(),
@@ -78,6 +94,15 @@ impl ServerSpec {
         }
         Ok(())
     }
+}
+
+/// A family of sockets other than the link's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerFamily {
+    /// `AF_UNIX`: connections of one machine, without handshake, without packets and without overflow counters
+    /// (unix(7); `unix_stream_connect` in `net/unix/af_unix.c`).
+    Unix,
 }
 
 /// When a server accepts.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AcceptPolicy, Answer, Pause, ProgramServer, ProgramSpec, ServerSpec, Span};
+use super::{
+    AcceptPolicy, Answer, Pause, ProgramServer, ProgramSpec, ServerFamily, ServerSpec, Span,
+};
 
 /// Who serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +39,12 @@ impl Server {
     /// Whether the port is open at all.
     pub fn listens(&self) -> bool {
         self.own().is_none_or(|own| own.listen)
+    }
+
+    /// Whether it listens on an `AF_UNIX` socket, of which the kernel's TCP tables and counters know nothing.
+    pub fn is_unix(&self) -> bool {
+        self.own()
+            .is_some_and(|own| own.family == Some(ServerFamily::Unix))
     }
 
     /// How many ports are open to clients.
@@ -102,6 +110,9 @@ struct ServerTable {
     /// The first accept is not before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     accept_from: Option<Span>,
+    /// `unix` listens on an `AF_UNIX` socket instead of a TCP port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    family: Option<ServerFamily>,
     /// What an accepted client is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Answer>,
@@ -193,6 +204,7 @@ impl ServerTable {
             accept_delay: self.accept_delay.unwrap_or_default(),
             accept: self.accept.unwrap_or_default(),
             accept_from: self.accept_from.unwrap_or_default(),
+            family: self.family,
             answer: self.answer.unwrap_or_default(),
             listen: self.listen.unwrap_or(true),
             reuseport: self.reuseport.unwrap_or(1),
@@ -207,6 +219,7 @@ impl ServerTable {
             ("accept-delay", self.accept_delay.is_some()),
             ("accept", self.accept.is_some()),
             ("accept-from", self.accept_from.is_some()),
+            ("family", self.family.is_some()),
             ("answer", self.answer.is_some()),
             ("listen", self.listen.is_some()),
             ("reuseport", self.reuseport.is_some()),
@@ -247,6 +260,7 @@ impl From<Server> for ServerTable {
                 accept_delay: Some(own.accept_delay),
                 accept: Some(own.accept),
                 accept_from: Some(own.accept_from),
+                family: own.family,
                 answer: Some(own.answer),
                 listen: Some(own.listen),
                 reuseport: Some(own.reuseport),

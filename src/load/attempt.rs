@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::Clock;
 use super::conversation::{Conversation, Said};
 use super::target::Target;
+use super::unix;
 use crate::arm::{Bind, SpeaksFirst};
 use crate::observation::{Attempt, Ended, Stage};
 
@@ -65,10 +66,13 @@ impl Running {
         };
         let address = target.destination(n);
         if target.addresses.len() > 1 {
-            record.server_port = Some(address.port());
+            record.server_port = address.map(|address| address.port());
         }
-        let domain = Domain::for_address(address);
-        let socket = match Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP)) {
+        let (domain, protocol) = match address {
+            Some(address) => (Domain::for_address(address), Some(Protocol::TCP)),
+            None => (Domain::UNIX, None),
+        };
+        let socket = match Socket::new(domain, Type::STREAM.nonblocking(), protocol) {
             Ok(socket) => socket,
             Err(error) => {
                 record.errno = Some(errno_of(&error));
@@ -76,19 +80,27 @@ impl Running {
                 return Step::Ended(record, None, Close::Now);
             }
         };
-        let bound = record.source.map_or(Ok(()), |source| {
-            record.stage = Stage::Bind;
-            bind(&socket, source, target.bind)
-        });
+        let bound = match (record.source, address) {
+            (Some(source), _) => {
+                record.stage = Stage::Bind;
+                bind(&socket, source, target.bind)
+            }
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                record.stage = Stage::Bind;
+                unix::client(n).and_then(|name| socket.bind(&name))
+            }
+        };
         let connect = bound.and_then(|()| {
             record.stage = Stage::Connect;
-            socket.connect(&address.into())
+            let server = address.map_or_else(unix::server, |address| Ok(address.into()))?;
+            socket.connect(&server)
         });
         let running = Self {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket: Arc::new(socket),
             record,
-            conversation: Conversation::new(target.http.as_ref(), address),
+            conversation: Conversation::new(target.http.as_ref().zip(address)),
         };
         match connect {
             Ok(()) => running.connected(target, clock),
@@ -151,9 +163,7 @@ impl Running {
             Said::Nothing | Said::Part => Ended::TimeUp,
         };
         if self.record.connected_us.is_some() && matches!(ended, Ended::Held | Ended::TimeUp) {
-            let local = self.local();
-            self.record.server_side =
-                local.and_then(|local| target.server_side(self.record.n, local));
+            self.record.server_side = target.server_side(self.record.n, self.local());
             // An unanswered client resets: a FIN would be repeated and counted as further overflows.
             if let Err(error) = self.socket.set_linger(Some(Duration::ZERO)) {
                 self.record.errno = Some(errno_of(&error));

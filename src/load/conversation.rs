@@ -36,10 +36,11 @@ const QUESTION: &[u8] = b"PING\n";
 const MOST_HEARD: usize = 4096;
 
 impl Conversation {
-    pub(super) fn new(http: Option<&Http>, server: SocketAddr) -> Self {
+    /// A conversation by lines, or by HTTP with a server of this address.
+    pub(super) fn new(http: Option<(&Http, SocketAddr)>) -> Self {
         match http {
             None => Self::Line(Vec::new()),
-            Some(http) => Self::Http {
+            Some((http, server)) => Self::Http {
                 exchange: Exchange::begin(http, server),
                 status: http.status,
                 ends_it: http.keep_alive,
@@ -117,7 +118,7 @@ mod tests {
             status: 204,
             keep_alive,
         };
-        Conversation::new(Some(&http), "192.0.2.1:80".parse().unwrap())
+        Conversation::new(Some((&http, "192.0.2.1:80".parse().unwrap())))
     }
 
     /// What has been said after each of these parts.

@@ -13,6 +13,7 @@ mod pace;
 mod schedule;
 mod server;
 mod target;
+mod unix;
 
 pub use clock::Clock;
 pub use flood::{Flood, FloodError, Harvest};

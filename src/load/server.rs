@@ -22,8 +22,9 @@ use super::attempt::errno_of;
 use super::caller::{self, Caller, Heard};
 use super::clock::thread_cpu_us;
 use super::pace::Pace;
-use crate::arm::{Protocol as Conversation, ServerSpec};
-use crate::observation::Accept;
+use super::unix;
+use crate::arm::{Protocol as Conversation, ServerFamily, ServerSpec};
+use crate::observation::{Accept, Peer};
 use crate::sys;
 
 /// A server that could not be started or failed.
@@ -36,6 +37,14 @@ pub enum ServerError {
         operation: &'static str,
         /// The address.
         address: SocketAddr,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The `AF_UNIX` socket could not be set up.
+    #[error("server: cannot {operation} (AF_UNIX): {source}")]
+    Local {
+        /// What was attempted.
+        operation: &'static str,
         /// Why it failed.
         source: io::Error,
     },
@@ -80,7 +89,15 @@ impl Server {
         let mut address = SocketAddr::new(ip, 0);
         let mut addresses = Vec::new();
         let mut sockets = Vec::new();
-        for n in 0..spec.ports * spec.reuseport {
+        if spec.family == Some(ServerFamily::Unix) {
+            sockets.push(listening_locally(spec.backlog)?);
+        }
+        let of_tcp = if sockets.is_empty() {
+            spec.ports * spec.reuseport
+        } else {
+            0
+        };
+        for n in 0..of_tcp {
             if n % spec.reuseport == 0 {
                 address.set_port(0);
             }
@@ -229,6 +246,17 @@ fn listening(address: SocketAddr, spec: &ServerSpec) -> Result<Socket, ServerErr
     Ok(socket)
 }
 
+/// A socket of the namespace that has no port.
+fn listening_locally(backlog: i32) -> Result<Socket, ServerError> {
+    let failed = |operation| move |source| ServerError::Local { operation, source };
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)
+        .map_err(failed("open a socket"))?;
+    let name = unix::server().map_err(failed("name it"))?;
+    socket.bind(&name).map_err(failed("bind it"))?;
+    socket.listen(backlog).map_err(failed("listen"))?;
+    Ok(socket)
+}
+
 /// The pause after an `accept()` that failed for want of descriptors or memory: the connection stays in the
 /// queue, and trying again at once would only burn the processor.
 const AFTER_FAILURE_US: u64 = 10_000;
@@ -334,7 +362,13 @@ impl Loop<'_> {
             Ok((socket, peer)) => {
                 let at_us = self.clock.now_us();
                 self.pace.accepted(at_us);
-                let Some(peer) = peer.as_socket() else {
+                let inet = peer.as_socket().map(Peer::Inet);
+                let unix = || {
+                    Some(Peer::Unix {
+                        client: unix::number(&peer)?,
+                    })
+                };
+                let Some(peer) = inet.or_else(unix) else {
                     return true;
                 };
                 let n = self.log.accepts.len();

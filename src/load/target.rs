@@ -37,7 +37,7 @@ impl Progress {
 
 /// What the attempts have in common.
 pub struct Target {
-    /// Where the server listens; attempts go there in turn.
+    /// Where the server listens; attempts go there in turn. None: on an `AF_UNIX` socket of the namespace.
     pub addresses: Vec<SocketAddr>,
     /// Where they come from.
     pub sources: Option<Sources>,
@@ -63,21 +63,27 @@ pub struct Target {
 
 impl Target {
     /// Where the `n`-th attempt goes.
-    pub(super) fn destination(&self, n: u32) -> SocketAddr {
-        self.addresses[n as usize % self.addresses.len()]
+    pub(super) fn destination(&self, n: u32) -> Option<SocketAddr> {
+        let turn = (n as usize).checked_rem(self.addresses.len())?;
+        self.addresses.get(turn).copied()
     }
 
     /// Where the `n`-th attempt comes from: the next address when every destination has had its turn.
     pub(super) fn source(&self, n: u32) -> Option<IpAddr> {
-        let turn = n as usize / self.addresses.len();
+        let turn = n as usize / self.addresses.len().max(1);
         let turn = u32::try_from(turn).unwrap_or(u32::MAX);
         self.sources.map(|sources| sources.turn(turn))
     }
 
-    /// What the server's kernel holds of a client's connection; `None`, and noted, when it does not tell.
-    pub(super) fn server_side(&self, n: u32, client: SocketAddr) -> Option<ServerSide> {
+    /// What the server's kernel holds of a client's connection; `None`, and noted, when it does not tell. A connection
+    /// to an `AF_UNIX` socket is in its queue from `connect()` on (`unix_stream_connect` in `net/unix/af_unix.c`).
+    pub(super) fn server_side(&self, n: u32, client: Option<SocketAddr>) -> Option<ServerSide> {
+        let Some(server) = self.destination(n) else {
+            return Some(ServerSide::Established);
+        };
+        let client = client?;
         let mut diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = diag.server_side(self.destination(n), client);
+        let answer = diag.server_side(server, client);
         answer
             .inspect_err(|error| {
                 let mut blind = self.blind.lock().unwrap_or_else(PoisonError::into_inner);

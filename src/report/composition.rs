@@ -58,6 +58,7 @@ impl fmt::Display for Lot {
         f.pad(match cause {
             Cause::SynDroppedAcceptQueueFull => "SYN at a full accept queue",
             Cause::SynDroppedSynQueueFull => "SYN at a full SYN queue",
+            Cause::UnixQueueFull => "AF_UNIX queue full",
             Cause::CookieAckDropped => "ghost by cookie",
             Cause::FinalAckDropped => "ghost by dropped ACK",
             Cause::ResetByAbortOnOverflow => "reset by abort_on_overflow",

@@ -21,6 +21,8 @@ pub enum Cause {
     SynDroppedAcceptQueueFull,
     /// The SYN queue was full when its SYNs arrived.
     SynDroppedSynQueueFull,
+    /// The queue of an `AF_UNIX` socket was full: connect() does not wait, EAGAIN.
+    UnixQueueFull,
     /// The ACK that carried a SYN cookie met a full accept queue; nobody repeats it.
     CookieAckDropped,
     /// The ACK that ends the handshake was dropped; the server holds a half-open request.
@@ -53,9 +55,10 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of a connection's life.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SynDroppedAcceptQueueFull,
         Self::SynDroppedSynQueueFull,
+        Self::UnixQueueFull,
         Self::CookieAckDropped,
         Self::FinalAckDropped,
         Self::ResetByAbortOnOverflow,
@@ -77,6 +80,7 @@ impl Cause {
         match self {
             Self::SynDroppedAcceptQueueFull => "syn-dropped-accept-queue-full",
             Self::SynDroppedSynQueueFull => "syn-dropped-syn-queue-full",
+            Self::UnixQueueFull => "unix-queue-full",
             Self::CookieAckDropped => "cookie-ack-dropped",
             Self::FinalAckDropped => "final-ack-dropped",
             Self::ResetByAbortOnOverflow => "reset-by-abort-on-overflow",
@@ -237,6 +241,10 @@ impl<'a> Trial<'a> {
                 _ => self.unanswered(fate, handshake),
             },
             Outcome::ReadTimeout => self.unanswered(fate, handshake),
+            // TCP never answers so: it has handshakes to wait for.
+            Outcome::Other if attempt.errno.as_deref() == Some("EAGAIN") => {
+                join(Cause::UnixQueueFull)
+            }
             Outcome::Other => join(Cause::Unexplained),
         })
     }

@@ -89,7 +89,12 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let total: u32 = outcomes.values().sum();
     let connect_timeouts = outcomes.get(&Outcome::ConnectTimeout).copied().unwrap_or(0);
     let local_limits = outcomes.get(&Outcome::LocalLimit).copied().unwrap_or(0);
-    let (counters, went_back) = counters(measured, total - local_limits, connect_timeouts);
+    let sent = if arm.server.is_unix() {
+        0
+    } else {
+        total - local_limits
+    };
+    let (counters, went_back) = counters(measured, sent, connect_timeouts);
     let wire = measured.wire.as_ref().map(|log| {
         let repeated = Handshakes::of(measured, log).repeated(attempts);
         (log, WireResult::of(log, repeated))

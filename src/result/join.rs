@@ -1,8 +1,9 @@
 //! The join of the client's records with the server's log: who was accepted, when, and who never was.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
-use crate::observation::{Attempt, Ended, Measured, ServerSide};
+use crate::observation::{Attempt, Ended, Measured, Peer, ServerSide};
 
 /// A connection that the client held as established and the server never accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,22 +47,26 @@ pub fn join(measured: &Measured) -> (Vec<Fate>, u32) {
         let listener = measured.listeners.get(accept.listener);
         let server_port = listener.map(|one| one.address.port());
         let fitting = || {
-            by_port
-                .get(&accept.peer.port())
-                .into_iter()
-                .flatten()
-                .copied()
-                .filter(|&n| {
-                    let attempt = &measured.attempts[n];
-                    let gone = matches!(
-                        attempt.server_side,
-                        Some(ServerSide::HalfOpen | ServerSide::Nothing)
-                    ) && attempt.ended_us < accept.at_us;
-                    fates[n].accepted_us.is_none()
-                        && attempt.meets(accept.peer, server_port)
-                        && attempt.started_us <= accept.at_us
-                        && !gone
-                })
+            let by_port = |address: SocketAddr| by_port.get(&address.port());
+            let (same_port, named) = match accept.peer {
+                Peer::Inet(address) => (by_port(address), None),
+                Peer::Unix { client } => {
+                    let position = measured.attempts.binary_search_by_key(&client, |one| one.n);
+                    (None, position.ok())
+                }
+            };
+            let same_port = same_port.into_iter().flatten().copied();
+            same_port.chain(named).filter(|&n| {
+                let attempt = &measured.attempts[n];
+                let gone = matches!(
+                    attempt.server_side,
+                    Some(ServerSide::HalfOpen | ServerSide::Nothing)
+                ) && attempt.ended_us < accept.at_us;
+                fates[n].accepted_us.is_none()
+                    && attempt.meets(accept.peer, server_port)
+                    && attempt.started_us <= accept.at_us
+                    && !gone
+            })
         };
         // A client that never saw its handshake finish can be accepted, but only where no other fits.
         let connected = |&n: &usize| measured.attempts[n].connected_us.is_some();
@@ -87,7 +92,7 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
         let pending = measured
             .pending
             .iter()
-            .find(|pending| attempt.meets(pending.peer, pending.server_port))?;
+            .find(|pending| attempt.meets(Peer::Inet(pending.peer), pending.server_port))?;
         Some(pending.state)
     };
     // Nobody logs what a program accepts; but what has left the queue has left it by accept().

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stats::{float, ms};
-use super::{Status, Summary, TrialResult};
+use super::{Cause, Status, Summary, TrialResult};
 use crate::arm::{AcceptPolicy, Arm};
 
 /// What an arm shows, in one word.
@@ -20,7 +20,7 @@ pub enum Kind {
     Slow,
     /// Nothing was dropped, and clients gave up in the queue.
     Overloaded,
-    /// The listener dropped packets.
+    /// The listener dropped packets, or an `AF_UNIX` socket sent clients away.
     Overflowing,
     /// The server has ceased to accept, with connections waiting.
     AcceptStopped,
@@ -57,7 +57,12 @@ pub(super) fn kind(
     if !arm.server.listens() {
         return None;
     }
-    let drops = figure("TcpExt.ListenDrops")?;
+    let drops = if arm.server.is_unix() {
+        // No counter tells; every client that met the full queue does.
+        figure(Cause::UnixQueueFull.name())?
+    } else {
+        figure("TcpExt.ListenDrops")?
+    };
     let valid = trials.iter().filter(|trial| trial.status == Status::Ok);
     let lost_before = valid.filter_map(dropped_before).max();
     // Of a load tool's attempts nothing is known.

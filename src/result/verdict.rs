@@ -47,6 +47,9 @@ pub(super) fn text(
         return sentences.join(" ");
     }
     match (&trial.counters.problem, shown.get(OVERFLOWS)) {
+        _ if arm.server.is_unix() => sentences.push(
+            "Overflow counters do not exist for AF_UNIX sockets: the error of connect() is the only trace.".into(),
+        ),
         (Some(problem), _) => {
             sentences.push(format!("{}: overflows are unknown.", capital(problem)));
         }

@@ -10,6 +10,7 @@ pub(super) fn causes(summary: &BTreeMap<String, Summary>, trial: &TrialResult) -
     let words = |cause| match cause {
         Cause::SynDroppedAcceptQueueFull => "met a full accept queue with their SYNs",
         Cause::SynDroppedSynQueueFull => "met a full SYN queue with their SYNs",
+        Cause::UnixQueueFull => "met a full AF_UNIX queue, which answers at once with EAGAIN",
         Cause::CookieAckDropped => "lost the ACK with their SYN cookie at a full accept queue",
         Cause::FinalAckDropped => "lost their final ACK at the listener",
         Cause::ResetByAbortOnOverflow => "were reset by tcp_abort_on_overflow",

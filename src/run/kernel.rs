@@ -88,11 +88,13 @@ impl Lab for KernelLab {
         let relay = start_relay(&topology, trial)?;
         let mut server = Serving::open(&topology, trial, self.output.as_ref(), &self.interrupt)?;
         let addresses = server.addresses();
+        // Where nobody listens, and of an AF_UNIX socket, the TCP tables have no row.
+        let is_seen = arm.server.listens() && !arm.server.is_unix();
         let mut diag = topology.server.run(Diag::open)??;
         let own = arm.server.own();
         let closes_first = own.is_some_and(|own| own.close_first_at.is_some());
         let watched = server.watched(&mut diag, closes_first)?;
-        let before = if arm.server.listens() {
+        let before = if is_seen {
             listening(&watched, &mut diag)?
         } else {
             Vec::new()
@@ -101,7 +103,7 @@ impl Lab for KernelLab {
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
-        let sampler = if arm.server.listens() {
+        let sampler = if is_seen {
             let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
             let start = move || Sampler::start(watched, diag, SAMPLE_PERIOD_US, clock);
             Some(topology.server.run(start)?.map_err(TrialError::failed)?)

@@ -8,7 +8,7 @@ use backlog_lab::load::Progress;
 use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{
     Accept, Attempt, BeforeAfter, Counters, Cpu, Ended, Generator, Listener, Look, Measured,
-    Namespace, Samples, ServerSide, Stage,
+    Namespace, Peer, Samples, ServerSide, Stage,
 };
 use backlog_lab::plan::{Plan, Trial};
 use backlog_lab::report;
@@ -65,7 +65,7 @@ pub(crate) fn accept(at_us: u64, port: u16) -> Accept {
     Accept {
         at_us,
         listener: 0,
-        peer: ([127, 0, 0, 1], port).into(),
+        peer: Peer::Inet(([127, 0, 0, 1], port).into()),
         error: None,
     }
 }

@@ -18,6 +18,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit up to the hard one");
     }
     vec![
+        test(
+            "cases/k36-a-full-unix-queue-does-not-wait",
+            k36_a_full_unix_queue_does_not_wait,
+        ),
         test("cases/k06-two-waves-of-answers", k06_two_waves_of_answers),
         test(
             "cases/k14-the-tail-is-the-overflows",
@@ -50,6 +54,19 @@ fn drops(measured: &Measured) -> u32 {
     let known = listener.before.drops.zip(listener.after.drops);
     let (before, after) = known.expect("this kernel counts");
     after.wrapping_sub(before)
+}
+
+/// Of 24 clients that met a full `AF_UNIX` queue, half at least knew it within 10 ms; their timeout is 500 ms.
+fn k36_a_full_unix_queue_does_not_wait() {
+    let measured = observe("cases/k36-unix-full");
+    let sent_away = measured
+        .attempts
+        .iter()
+        .filter(|one| one.errno.as_deref() == Some("EAGAIN"));
+    let mut waits_us: Vec<u64> = sent_away.map(|one| one.ended_us - one.started_us).collect();
+    waits_us.sort_unstable();
+    assert_eq!(waits_us.len(), 24);
+    assert!(waits_us[12] < 10_000, "{waits_us:?}");
 }
 
 /// While nothing is accepted, 512 wait and 988 first SYNs have been dropped; they come back a second apart.

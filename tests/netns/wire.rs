@@ -360,9 +360,10 @@ fn every_policy_has_its_fates() {
         if matches!(arm.link.kind, LinkKind::Wire(_)) {
             let shown = |fate| count(fate) > 0.0;
             assert_eq!(shown("cookie-ack-dropped"), cookies, "{}", arm.name);
-            assert_eq!(resets > 0.0, aborts, "{}", arm.name);
-            // A client that speaks repeats its data, and may be let in with it.
-            if !aborts && arm.name.contains("first=server") {
+            // Without cookies, who comes when the queue is full has a SYN dropped, unless several handshakes are
+            // under way; and a client that speaks repeats its data, and may be let in with it.
+            assert!(!aborts || !cookies || resets > 0.0, "{}", arm.name);
+            if !aborts && cookies && arm.name.contains("first=server") {
                 assert!(shown("ghosts-half-open"), "{}", arm.name);
             }
         } else {

@@ -131,6 +131,7 @@ impl Coloured for Lot {
         match cause {
             Cause::SynDroppedAcceptQueueFull => theme.outcome(Outcome::ConnectTimeout),
             Cause::SynDroppedSynQueueFull => Rgb(0xf4, 0xb8, 0x93),
+            Cause::UnixQueueFull => Rgb(0x4a, 0x1f, 0x10),
             Cause::CookieAckDropped => theme.outcome(Outcome::ReadTimeout),
             Cause::FinalAckDropped => Rgb(0x6e, 0x4a, 0x0a),
             Cause::ResetByAbortOnOverflow => theme.outcome(Outcome::Reset),
