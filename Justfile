@@ -26,11 +26,19 @@ survey:
 tuning:
     cargo run --release -- run tuning
 
+# the load tools that are installed, on one listener: what they claim beside what the kernel counted (docs/tools.md)
+tools:
+    cargo run --release -- run tools
+
+# what curl, nginx, Python, Node and Go print for each fate of a connection (the table in README.md)
+symptoms:
+    cargo run --release -- run symptoms --jobs 4
+
 # every test that needs only Rust and the kernel
 test:
     cargo test
 
-# the tests beside foreign programs: ss, nstat, curl, nginx, redis, gunicorn, node, tcpdump, tshark
+# the tests beside foreign programs: ss, nstat, curl, nginx, redis, gunicorn, node, tcpdump, tshark, ab, wrk
 test-real:
     cargo test --features real-tests --test real
 

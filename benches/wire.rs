@@ -333,6 +333,7 @@ fn scripted() -> Measured {
         attempts,
         accepts: Vec::new(),
         program: None,
+        tool: None,
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),

@@ -196,6 +196,14 @@ pub const NAMED: &[(&str, &str)] = &[
         "99th percentile of how much later than intended the wire sent packets on",
     ),
     ("idle-percent", "the machine's idle share during the flood"),
+    (
+        "claimed-completed",
+        "requests that the load tool says it completed",
+    ),
+    (
+        "claimed-failed",
+        "requests that the load tool says have failed",
+    ),
 ];
 
 /// Sections of /proc/net/netstat and /proc/net/snmp that a counter can belong to.

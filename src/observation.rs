@@ -70,6 +70,9 @@ pub struct Measured {
     /// What the client could be.
     #[serde(default)]
     pub generator: Generator,
+    /// The load tool that ran in place of the lab's own clients; then there are no attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolRun>,
     /// When the last client ended.
     pub ended_us: u64,
     /// What the relay saw and did, where the link is a wire.
@@ -409,6 +412,29 @@ pub struct Generator {
     pub problem: Option<String>,
     /// The limit of open files, which client and server share (`RLIMIT_NOFILE`).
     pub open_files: Option<u64>,
+}
+
+/// A load tool that ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolRun {
+    /// The command as it was run.
+    pub command: Vec<String>,
+    /// When it was started.
+    pub started_us: u64,
+    /// When it and whatever it had started was gone, or its time was up.
+    pub ended_us: u64,
+    /// Whether it ended by itself.
+    pub in_time: bool,
+    /// Its exit code; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// How it ended, in words.
+    pub ended: String,
+    /// What it wrote to standard output: the beginning and the end, in bounds.
+    pub stdout: String,
+    /// What it wrote to standard error: the beginning and the end, in bounds.
+    pub stderr: String,
+    /// How many bytes of both are not kept.
+    pub left_out_bytes: u64,
 }
 
 /// Processor time during the flood. Unknown is `None`.

@@ -26,7 +26,11 @@ pub(super) fn expand(mut table: Table) -> Result<Vec<Cell>, String> {
             for level in levels {
                 let (mut labels, mut table) = (labels.clone(), table.clone());
                 labels.push(format!("{}={}", short_key(key), label(level)));
-                set(&mut table, key, level.clone())?;
+                let mut level = level.clone();
+                if let Value::Table(level) = &mut level {
+                    level.remove(LABEL);
+                }
+                set(&mut table, key, level)?;
                 next.push((labels, table));
             }
         }
@@ -90,10 +94,14 @@ fn short_key(key: &str) -> String {
     }
 }
 
-/// The word for a level in an expanded name; a table's `kind` stands first.
+/// The key of a table level that names it, and is no setting.
+const LABEL: &str = "label";
+
+/// The word for a level in an expanded name: a table's label, or its values with its `kind` first.
 fn label(level: &Value) -> String {
     match level {
         Value::String(text) => file_safe(text),
+        Value::Table(table) if table.contains_key(LABEL) => label(&table[LABEL]),
         Value::Table(table) => {
             let kind = table.get("kind").into_iter();
             let rest = table
@@ -154,6 +162,14 @@ mod tests {
         let link = cells[0].table["link"].as_table().unwrap();
         assert_eq!(link["family"].as_str(), Some("ipv6"));
         assert_eq!(link["kind"].as_str(), Some("veth"));
+    }
+
+    #[test]
+    fn a_label_names_a_table_level_and_is_no_setting() {
+        let text = "[matrix]\nserver = [{ label = \"refused\", listen = false }]";
+        assert_eq!(names(text), ["server=refused"]);
+        let cells = expand(toml::from_str(text).unwrap()).unwrap();
+        assert_eq!(cells[0].table["server"].to_string(), "{ listen = false }");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod schema;
 mod server;
 mod serving;
 mod span;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,9 +31,10 @@ pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use schema::arm_file_schema;
-pub use server::{AcceptBatch, AcceptPolicy, Answer, ServerSpec};
+pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerSpec};
 pub use serving::Server;
 pub use span::Span;
+pub use tool::{Claims, claimed};
 
 use crate::figure::Figure;
 
@@ -87,6 +89,22 @@ pub struct ClientSpec {
     pub spread: Span,
     /// The limit for connect and, separately, for the answer.
     pub timeout: Span,
+    /// A load tool that takes the place of the lab's own clients, and its arguments; `{url}`, `{address}`, `{host}`
+    /// and `{port}` in it stand for the server's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The Debian package to install where the tool is missing, or the command that installs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Files in the folder in which the tool is started: name and text, with the same words for the server.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// How long the tool may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Span>,
+    /// What the tool's output says of its connections.
+    #[serde(skip_serializing_if = "Claims::is_empty")]
+    pub claims: Claims,
 }
 
 impl Default for ClientSpec {
@@ -97,6 +115,11 @@ impl Default for ClientSpec {
             start: Start::Together,
             spread: Span::default(),
             timeout: Span::from_ms(2_000),
+            command: Vec::new(),
+            package: None,
+            files: BTreeMap::new(),
+            limit: None,
+            claims: Claims::default(),
         }
     }
 }
@@ -333,6 +356,7 @@ impl Arm {
         if client.timeout == Span::default() {
             return Err("client.timeout must be longer than 0s".into());
         }
+        client.check_tool()?;
         self.check_sysctls()?;
         self.check_ports()?;
         if self.link.kind == LinkKind::Here && self.server.program().is_some() {

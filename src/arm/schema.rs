@@ -97,7 +97,7 @@ written_as!(AcceptPolicy, "AcceptPolicy", generator => json_schema!({
 }));
 
 written_as!(Answer, "Answer", _generator => json_schema!({
-    "description": "\"OK\" is right, any other word is wrong (with http: a status such as \"503\"), \"close\" is no answer; a list is used in turn.",
+    "description": "\"OK\" is right, any other word is wrong (with http: a status such as \"503\"), \"close\" and \"reset\" are no answer; a list is used in turn.",
     "anyOf": [
         { "type": "string", "minLength": 1 },
         { "type": "array", "minItems": 1, "items": { "type": "string", "minLength": 1 } }

@@ -134,7 +134,8 @@ impl<'de> Deserialize<'de> for AcceptPolicy {
     }
 }
 
-/// What accepted clients are told: one text for all, or several in turn. `"close"` closes without a word.
+/// What accepted clients are told: one text for all, or several in turn. `"close"` closes without a word, `"reset"`
+/// by a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     turns: Vec<String>,
@@ -144,6 +145,19 @@ pub struct Answer {
 pub(super) const RIGHT_ANSWER: &str = "OK";
 /// The answer that is none: the connection is closed at once.
 pub(super) const CLOSE: &str = "close";
+/// The answer that is none, by a reset.
+pub(super) const RESET: &str = "reset";
+
+/// What one accepted client is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A word.
+    Word(&'a str),
+    /// Nothing: the connection is closed.
+    Close,
+    /// Nothing: the connection is reset.
+    Reset,
+}
 
 impl Default for Answer {
     fn default() -> Self {
@@ -154,9 +168,13 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// The word for the `n`-th accepted client; `None` means a close without a word.
-    pub fn turn(&self, n: usize) -> Option<&str> {
-        Some(self.turns[n % self.turns.len()].as_str()).filter(|word| *word != CLOSE)
+    /// What the `n`-th accepted client is told.
+    pub fn turn(&self, n: usize) -> Reply<'_> {
+        match self.turns[n % self.turns.len()].as_str() {
+            CLOSE => Reply::Close,
+            RESET => Reply::Reset,
+            word => Reply::Word(word),
+        }
     }
 
     /// The line that every client takes for the right answer, where the conversation is lines.
@@ -175,10 +193,13 @@ impl Answer {
     }
 
     pub(super) fn check(&self, protocol: &Protocol) -> Result<(), String> {
-        let mut words = self.turns.iter().filter(|word| *word != CLOSE);
+        let mut words = self
+            .turns
+            .iter()
+            .filter(|word| ![CLOSE, RESET].contains(&word.as_str()));
         match words.find(|word| Self::status(word).is_none()) {
             Some(word) if protocol.http.is_some() => Err(format!(
-                "server.answer = \"{word}\": with kind = \"http\" an answer is \"OK\", \"close\" or a status such as \"503\""
+                "server.answer = \"{word}\": with kind = \"http\" an answer is \"OK\", \"close\", \"reset\" or a status such as \"503\""
             )),
             _ => Ok(()),
         }
@@ -202,7 +223,7 @@ impl<'de> Deserialize<'de> for Answer {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a word such as \"OK\", \"close\", or a list of them that is used in turn",
+                    "a word such as \"OK\", \"close\", \"reset\", or a list of them that is used in turn",
                 )
             }
 

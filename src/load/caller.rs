@@ -1,11 +1,12 @@
 //! The server's side of one conversation: what it waits for, and what it says.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use socket2::Socket;
 
-use crate::arm::{Answer, Protocol, SpeaksFirst};
+use crate::arm::{Answer, Protocol, Reply, SpeaksFirst};
 
 /// An accepted connection that still has something to say.
 pub(super) struct Caller {
@@ -67,21 +68,24 @@ pub(super) fn waits(protocol: &Protocol) -> bool {
     protocol.speaks_first != SpeaksFirst::Server
 }
 
-/// Says this word, as the protocol writes it.
-pub(super) fn answer(mut socket: &Socket, word: &str, protocol: &Protocol) -> io::Result<()> {
+/// Answers as the protocol writes it. Whoever drops the socket closes it.
+pub(super) fn answer(mut socket: &Socket, reply: Reply<'_>, protocol: &Protocol) -> io::Result<()> {
+    let word = match reply {
+        Reply::Word(word) => word,
+        Reply::Close => return Ok(()),
+        Reply::Reset => return socket.set_linger(Some(Duration::ZERO)),
+    };
     let status = protocol.http.as_ref().and_then(|_| Answer::status(word));
     let line = format!("{word}\n");
-    match status {
-        None => socket.write_all(line.as_bytes()),
-        Some(status) => {
-            let length = line.len();
-            let reason = StatusCode::from_u16(status).ok();
-            let reason = reason.and_then(|code| code.canonical_reason());
-            let reason = reason.unwrap_or_default();
-            let head = format!(
-                "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{line}"
-            );
-            socket.write_all(head.as_bytes())
-        }
-    }
+    let Some(status) = status else {
+        return socket.write_all(line.as_bytes());
+    };
+    let length = line.len();
+    let reason = StatusCode::from_u16(status).ok();
+    let reason = reason.and_then(|code| code.canonical_reason());
+    let reason = reason.unwrap_or_default();
+    let whole = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{line}"
+    );
+    socket.write_all(whole.as_bytes())
 }

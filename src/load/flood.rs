@@ -61,6 +61,7 @@ struct Share {
 }
 
 /// What a flood brings home.
+#[derive(Default)]
 pub struct Harvest {
     /// Every attempt, by number.
     pub attempts: Vec<Attempt>,

@@ -350,9 +350,8 @@ impl Loop<'_> {
     }
 
     fn answer(&mut self, n: usize, socket: &Socket) {
-        if let Some(word) = self.spec.answer.turn(n)
-            && let Err(error) = caller::answer(socket, word, self.protocol)
-        {
+        let reply = self.spec.answer.turn(n);
+        if let Err(error) = caller::answer(socket, reply, self.protocol) {
             self.log.accepts[n].error = Some(errno_of(&error));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::charts::Chart;
-use super::table;
+use super::{table, tools};
 use crate::arm::{AcceptPolicy, Arm, ProgramServer, Server, ServerSpec, Span, SpeaksFirst};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
@@ -173,6 +173,10 @@ fn cell(text: &str) -> String {
 }
 
 fn comparison(text: &mut String, results: &Results) {
+    text.push_str(&tools::markdown(results));
+    if results.arms.iter().all(|arm| arm.settings.client.is_tool()) {
+        return;
+    }
     let (heads, rows) = table::cells(results, true);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|one| cell(one)).collect();
@@ -264,6 +268,15 @@ fn settings(arm: &Arm) -> String {
         Server::Own(own) => own_server(own),
         Server::Program(program) => program_server(program),
     };
+    if client.is_tool() {
+        parts.push(format!(
+            "`{}` in place of the lab's own clients, at most {}",
+            client.command.join(" ").replace('`', "'"),
+            client.most()
+        ));
+        parts.push(format!("link {}", arm.link.kind));
+        return parts.join(", ");
+    }
     let threads = client.threads() as usize;
     parts.push(format!(
         "{} {} from {threads} {}",

@@ -10,11 +10,13 @@ mod markdown;
 mod prometheus;
 mod samples;
 mod table;
+mod tools;
 
 use charts::Chart;
 
 use crate::manifest::Manifest;
 use crate::observation::Observation;
+use crate::plan::Plan;
 use crate::result::Results;
 
 pub use audit::{Emphasis, Line, audit};
@@ -28,12 +30,27 @@ pub type File = (String, Vec<u8>);
 
 /// Every derived file of a run. The same observations give the same bytes.
 pub fn files(manifest: &Manifest, observations: &[Observation], results: &Results) -> Vec<File> {
-    vec![
+    let mut files = vec![
         ("results.json".into(), json(results).into_bytes()),
         ("data/attempts.csv".into(), attempts::csv(observations)),
         ("data/samples.csv".into(), samples::csv(observations)),
         readme(manifest, observations, results, &[]),
-    ]
+    ];
+    files.extend(observations.iter().flat_map(outputs));
+    files
+}
+
+/// What a load tool wrote, as files of their own.
+fn outputs(observation: &Observation) -> impl Iterator<Item = File> {
+    let tool = observation.measured.iter().flat_map(|one| &one.tool);
+    let streams = tool.flat_map(|tool| [("stdout", &tool.stdout), ("stderr", &tool.stderr)]);
+    let stem = Plan::file_stem(&observation.arm, observation.index);
+    streams
+        .filter(|(_, text)| !text.is_empty())
+        .map(move |(stream, text)| {
+            let name = format!("output/{stem}.client.{stream}.txt");
+            (name, text.clone().into_bytes())
+        })
 }
 
 /// The run's README, with these charts.

@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
+use super::tools;
 use crate::figure::Figure;
 use crate::result::{ArmResult, ListenerResult, Outcome, Reached, Results, Status};
 
@@ -94,6 +95,10 @@ const FEW_CLASSES: usize = 2;
 /// The table for a terminal of `width` columns, with what its columns mean. Where it would be too wide, the rarer
 /// failures share a column; where the names still leave no room, each name stands on a line of its own.
 pub fn comparison(results: &Results, width: usize) -> String {
+    let tools = tools::text(results, width);
+    if results.arms.iter().all(|arm| arm.settings.client.is_tool()) {
+        return tools;
+    }
     let layout = |classes: usize, name_beside: bool| {
         let (heads, rows) = cells_with(results, width >= WIDE, classes);
         if name_beside {
@@ -132,11 +137,17 @@ pub fn comparison(results: &Results, width: usize) -> String {
         _ => String::new(),
     };
     caption += "p50/p99: from start to answer, of the n answered; the timeout limits connect and answer separately. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n";
-    format!("{}\n\n{}", table.join("\n"), wrapped(&caption, width, ""))
+    let caption = wrapped(&caption, width, "");
+    let tools = if tools.is_empty() {
+        tools
+    } else {
+        format!("\n{tools}")
+    };
+    format!("{}\n\n{caption}{tools}", table.join("\n"))
 }
 
 /// Aligned lines: two of headings, one for each row.
-fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
+pub(super) fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -210,6 +221,7 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
     let rows = results
         .arms
         .iter()
+        .filter(|arm| !arm.settings.client.is_tool())
         .map(|arm| {
             let mut row = vec![arm.name.clone(), (columns[0].cell)(arm)];
             row.extend(own.iter().map(|(class, _)| figure(arm, class.figure(), 0)));
@@ -228,7 +240,7 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
 }
 
 /// A figure's median over the valid trials, or a dash for the unknown.
-fn figure(arm: &ArmResult, name: &str, decimals: usize) -> String {
+pub(super) fn figure(arm: &ArmResult, name: &str, decimals: usize) -> String {
     match arm.summary.get(name) {
         Some(summary) => format!("{:.decimals$}", summary.median),
         None => "-".into(),

@@ -106,7 +106,7 @@ impl Ledger<'_> {
             "attempts = sum of the outcomes",
             Some(self.arm.client.connections.into()),
             Some(outcomes.map(|(_, count)| i64::from(*count)).sum()),
-            None,
+            self.unrecorded(),
         )
     }
 
@@ -120,7 +120,7 @@ impl Ledger<'_> {
                 .attempts
                 .map(|all| i64::from(all) - i64::from(ok.unwrap_or(0))),
             Some(causes.map(|(_, count)| i64::from(*count)).sum()),
-            None,
+            self.unrecorded(),
         )
     }
 
@@ -131,7 +131,7 @@ impl Ledger<'_> {
             "Tcp.ActiveOpens = attempts that sent a SYN",
             self.client(ACTIVE_OPENS),
             Some(sent),
-            self.foreign_counts(),
+            self.unrecorded().or_else(|| self.foreign_counts()),
         )
     }
 
@@ -381,6 +381,12 @@ impl Ledger<'_> {
         }
     }
 
+    /// Why nothing is known of single attempts.
+    fn unrecorded(&self) -> Option<&'static str> {
+        let tool = self.measured.tool.as_ref();
+        tool.map(|_| "a load tool keeps no record of its attempts")
+    }
+
     /// Why a counter may have more than this trial gave it.
     fn foreign_counts(&self) -> Option<&'static str> {
         if self.arm.link.kind == LinkKind::Here {
@@ -400,6 +406,9 @@ impl Ledger<'_> {
 
     /// Why a packet may have come or gone that no counter tells.
     fn foreign_packets(&self) -> Option<&'static str> {
+        if let Some(obstacle) = self.unrecorded() {
+            return Some(obstacle);
+        }
         if !self.arm.server.listens() {
             return Some(NOBODY_LISTENS);
         }

@@ -7,12 +7,12 @@ use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
     AcceptTimes, AcceptedBy, Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, TrialResult, WireResult, books,
-    explain, notes, outcome, self_check, wire,
+    ListenerResult, Outcome, PacketDrops, SelfCheck, Status, ToolResult, TrialResult, WireResult,
+    books, explain, notes, outcome, self_check, tool, wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
-    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, TrialStatus,
+    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, ToolRun, TrialStatus,
 };
 
 /// Derives a trial's results. An observation without readings gives a result without figures.
@@ -39,6 +39,7 @@ fn empty() -> TrialResult {
         status: Status::Ok,
         reason: None,
         notes: Vec::new(),
+        tool: None,
         attempts: None,
         accepted: None,
         accepted_by: AcceptedBy::default(),
@@ -67,6 +68,12 @@ fn empty() -> TrialResult {
 fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let attempts = &measured.attempts;
     let (fates, unknown_accepts) = join(measured);
+    // A tool keeps no record of its attempts: no accept could belong to one.
+    let unknown_accepts = if measured.tool.is_some() {
+        0
+    } else {
+        unknown_accepts
+    };
     let causes: Vec<Explained> = explain(measured, &fates).into_iter().flatten().collect();
     let mut outcomes: BTreeMap<Outcome, u32> = Outcome::ALL.map(|class| (class, 0)).into();
     let mut errnos = BTreeMap::new();
@@ -86,7 +93,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     });
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
-    } else if total != arm.client.connections {
+    } else if total != arm.client.connections && measured.tool.is_none() {
         Some(format!(
             "{total} of {} attempts were recorded",
             arm.client.connections
@@ -148,6 +155,9 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
     };
+    if let Some(run) = &measured.tool {
+        result = of_tool(arm, run, result);
+    }
     if result.status == Status::Ok
         && let Some(reason) = self_check::saturated(arm, measured, &result)
     {
@@ -159,6 +169,23 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let open: Vec<String> = result.open_books().map(notes::open_book).collect();
     result.notes.extend(open);
     result
+}
+
+/// A trial whose clients were a tool's: nothing is known of single attempts.
+fn of_tool(arm: &Arm, run: &ToolRun, mut result: TrialResult) -> TrialResult {
+    let tool = ToolResult::of(arm, run);
+    result.notes.extend(tool::notes(arm, run, &tool));
+    TrialResult {
+        tool: Some(tool),
+        attempts: None,
+        wasted_accepts: None,
+        ghosts: None,
+        outcomes: None,
+        latency_ms: Latencies::default(),
+        start_skew_ms: None,
+        causes: None,
+        ..result
+    }
 }
 
 fn by_cause(causes: &[Explained]) -> BTreeMap<Cause, u32> {

@@ -85,6 +85,8 @@ impl TrialResult {
             "wire-dropped-by-rule" => self.on_the_wire(|one| one.dropped_by_rule),
             "wire-error-p99-ms" => self.wire?.error_us.p99.map(ms),
             "idle-percent" => self.cpu.idle_percent,
+            "claimed-completed" => self.tool.as_ref()?.claimed_completed,
+            "claimed-failed" => self.tool.as_ref()?.claimed_failed,
             _ => None,
         }
     }
@@ -112,6 +114,12 @@ pub(super) fn summary(arm: &Arm, trials: &[TrialResult]) -> BTreeMap<String, Sum
     let mut figures: BTreeSet<Figure> = NAMED.iter().map(|(name, _)| Figure::Named(name)).collect();
     figures.extend(arm.expect.bounds.keys().cloned());
     figures.extend(["TcpExt.ListenOverflows", "TcpExt.ListenDrops"].map(Figure::server_counter));
+    // It stands beside what a load tool claims, also when it has not moved.
+    figures.extend(
+        arm.client
+            .is_tool()
+            .then(|| Figure::server_counter("Tcp.PassiveOpens")),
+    );
     for trial in &valid {
         let moved = |counters: &BTreeMap<String, Option<i64>>, side| {
             let moved = counters

@@ -60,7 +60,10 @@ pub(super) fn kind(
     let drops = figure("TcpExt.ListenDrops")?;
     let valid = trials.iter().filter(|trial| trial.status == Status::Ok);
     let lost_before = valid.filter_map(dropped_before).max();
-    let everybody = figure("ok")? >= figure("attempts")?;
+    // Of a load tool's attempts nothing is known.
+    let everybody = figure("ok")
+        .zip(figure("attempts"))
+        .map(|(ok, attempts)| ok >= attempts);
     let timeout_ms = ms(arm.client.timeout.as_us());
     Some(
         if above("recv-q-final", 0.0) && has_stopped(arm, figure("accept-pause-ms")) {
@@ -69,7 +72,7 @@ pub(super) fn kind(
             Kind::DroppedBeforeTheListener
         } else if drops > 0.0 {
             Kind::Overflowing
-        } else if everybody {
+        } else if everybody? {
             if above("answered-max-ms", timeout_ms * SLOW_SHARE) {
                 Kind::Slow
             } else {

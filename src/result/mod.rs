@@ -17,6 +17,7 @@ mod packets;
 mod self_check;
 mod stats;
 mod syn_schedule;
+mod tool;
 mod until;
 mod verdict;
 mod why;
@@ -43,6 +44,7 @@ pub use packets::Owners;
 pub use self_check::SelfCheck;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
+pub use tool::ToolResult;
 pub use until::{Reached, wants_more};
 pub use wire::{Direction, Repeated, WireError, WireResult};
 
@@ -135,6 +137,10 @@ pub struct TrialResult {
     pub reason: Option<String>,
     /// What to keep in mind about its figures, a sentence each.
     pub notes: Vec<String>,
+    /// The load tool that ran in place of the lab's own clients; absent with these. Where there is one, whatever is
+    /// told of attempts is `null`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolResult>,
     /// Connections attempted: the sum of the outcomes.
     pub attempts: Option<u32>,
     /// Connections that `accept()` returned.

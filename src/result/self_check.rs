@@ -37,7 +37,7 @@ const OWN_FILES: u64 = 64;
 
 pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>) -> SelfCheck {
     SelfCheck {
-        workers_wanted: Some(arm.client.threads()),
+        workers_wanted: measured.tool.is_none().then(|| arm.client.threads()),
         workers: measured.generator.workers,
         open_files: measured.generator.open_files,
         client_cpu_percent: share_percent(measured.cpu.client_us, all_ticks),
@@ -143,7 +143,9 @@ pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
         ));
     }
     let needed = u64::from(arm.client.connections) * 2 + OWN_FILES;
-    if let Some(limit) = check.open_files.filter(|limit| *limit < needed) {
+    if let Some(limit) = check.open_files.filter(|limit| *limit < needed)
+        && result.tool.is_none()
+    {
         notes.push(format!(
             "the limit of {limit} open files is below the {needed} that all connections at once would need (ulimit -n)"
         ));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, why};
+use super::{Kind, ListenerResult, Outcome, Status, Summary, TrialResult, tool, why};
 use crate::arm::{AcceptPolicy, Arm, SpeaksFirst};
 
 /// The figures that a verdict speaks of: medians over the valid trials.
@@ -35,9 +35,10 @@ pub(super) fn text(
         };
     };
     let shown = Shown(summary);
+    let told = tool::sentence(arm, trial).unwrap_or_else(|| answered(arm, &shown));
     let mut sentences = vec![match kind {
-        Some(kind) => format!("{}: {}", capital(&kind.to_string()), answered(arm, &shown)),
-        None => answered(arm, &shown),
+        Some(kind) => format!("{}: {told}", capital(&kind.to_string())),
+        None => told,
     }];
     if !arm.server.listens() {
         sentences.push("Nobody listens there: that, and no full queue, is what refuses.".into());
@@ -60,7 +61,9 @@ pub(super) fn text(
     sentences.extend(wasted(&shown));
     sentences.extend(by_the_kernel(trial, &shown));
     sentences.extend(one_by_one(&trial.listeners));
-    sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    if trial.tool.is_none() {
+        sentences.extend(too_long_a_queue(arm, &trial.listeners));
+    }
     sentences.extend(
         trial
             .listeners
@@ -285,12 +288,11 @@ fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<Stri
             "The limit in force is {effective}: the program was set up for {asked} and passed {effective} itself."
         ));
     }
-    let losers = shown.count("not-ok");
-    let cost = match (shown.get(OVERFLOWS), losers > 0.0) {
-        (None, _) => "what that cost is unknown".into(),
+    let cost = match (shown.get(OVERFLOWS), shown.get("not-ok")) {
         (Some(0.0), _) => "clamped, no effect observed".into(),
-        (Some(_), true) => format!("clamped, and it cost {losers} connects"),
-        (Some(_), false) => "clamped, and it cost time but no connect".into(),
+        (None, _) | (_, None) => "what that cost is unknown".into(),
+        (Some(_), Some(0.0)) => "clamped, and it cost time but no connect".into(),
+        (Some(_), Some(losers)) => format!("clamped, and it cost {losers} connects"),
     };
     Some(format!(
         "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}; {cost}."

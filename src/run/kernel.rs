@@ -2,21 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit};
 
+use super::clients::Clients;
 use super::sampler::{Sampler, Watched};
 use super::serving::{Serving, listening_on};
 use super::{Lab, RunFolder, TrialError};
-use crate::arm::{Arm, Family, LinkKind};
-use crate::load::{
-    Clock, Flood, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog, Target,
-};
+use crate::arm::{Family, LinkKind};
+use crate::load::{Clock, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog};
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
     BeforeAfter, Cpu, Generator, Listener, Look, Measured, Namespace as Readings, Pending, Samples,
-    ServerProgram, ServerSide, WireLog,
+    ServerProgram, ServerSide, ToolRun, WireLog,
 };
 use crate::plan::Trial;
 use crate::probe::diag::{Diag, DiagError};
@@ -95,7 +94,7 @@ impl Lab for KernelLab {
         } else {
             Vec::new()
         };
-        let flood = prepare_flood(&topology, arm, address, progress, &self.interrupt)?;
+        let clients = Clients::prepare(&topology, arm, address, progress, &self.interrupt)?;
 
         let mut readings = Take::of(&topology)?;
         let clock = Clock::start();
@@ -107,7 +106,8 @@ impl Lab for KernelLab {
             None
         };
         server.begin(clock)?;
-        flood.release(clock);
+        let running = clients.release(clock)?;
+        let (harvest, tool) = running.join(clock)?;
         let Harvest {
             attempts,
             held,
@@ -115,7 +115,7 @@ impl Lab for KernelLab {
             blind,
             workers,
             problem,
-        } = flood.join()?;
+        } = harvest;
         if self.interrupt.raised().is_some() {
             return Err(TrialError::Interrupted);
         }
@@ -146,7 +146,7 @@ impl Lab for KernelLab {
                 attempts,
                 client_cpu_us,
                 generator: Generator {
-                    workers: Some(workers),
+                    workers: tool.is_none().then_some(workers),
                     problem,
                     open_files: getrlimit(Resource::RLIMIT_NOFILE)
                         .map(|(soft, _)| soft)
@@ -154,6 +154,7 @@ impl Lab for KernelLab {
                 },
                 log,
                 program,
+                tool,
                 pending,
                 ended_us,
                 wire,
@@ -196,29 +197,6 @@ fn start_relay(topology: &Topology, trial: Trial<'_>) -> Result<Option<wire::Run
     let relay = relay.start(spec.clone(), trial.seed, cpus, trial.capture_bytes)?;
     topology.prove()?;
     Ok(Some(relay))
-}
-
-fn prepare_flood(
-    topology: &Topology,
-    arm: &Arm,
-    address: SocketAddr,
-    progress: &Arc<Progress>,
-    interrupt: &Interrupt,
-) -> Result<Flood, TrialError> {
-    let target = Target {
-        address,
-        speaks_first: arm.protocol.speaks_first,
-        http: arm.protocol.http.clone(),
-        timeout_us: arm.client.timeout.as_us(),
-        diag: Mutex::new(topology.server.run(Diag::open)??),
-        blind: Mutex::default(),
-        progress: Arc::clone(progress),
-        interrupt: interrupt.clone(),
-    };
-    let spec = arm.client.clone();
-    Ok(topology
-        .client()
-        .run(move || Flood::prepare(&spec, target))??)
 }
 
 /// The first look, which also proves that every socket listens before a client is started.
@@ -286,6 +264,7 @@ struct Parts {
     generator: Generator,
     log: ServerLog,
     program: Option<ServerProgram>,
+    tool: Option<ToolRun>,
     pending: Vec<Pending>,
     ended_us: u64,
     wire: Option<WireLog>,
@@ -386,6 +365,7 @@ impl Take {
             pending: parts.pending,
             cpu: self.cpu,
             generator: parts.generator,
+            tool: parts.tool,
             ended_us: parts.ended_us,
             wire: parts.wire,
         }

@@ -28,7 +28,10 @@ impl Started {
         if let Some(program) = spec.command.first()
             && !is_there(program)
         {
-            return Err(TrialError::Skipped(missing(program, spec)));
+            return Err(TrialError::Skipped(missing(
+                program,
+                spec.package.as_deref(),
+            )));
         }
         let (folder, directory) = if let Some(directory) = &spec.directory {
             (None, PathBuf::from(directory))
@@ -53,9 +56,12 @@ impl Started {
     }
 }
 
-/// What to do where a program is missing.
-pub(super) fn missing(program: &str, spec: &ProgramSpec) -> String {
-    match &spec.package {
+/// What to do where a program is missing: install its Debian package, or run the command that installs it.
+pub(super) fn missing(program: &str, package: Option<&str>) -> String {
+    match package {
+        Some(command) if command.contains(' ') => {
+            format!("{program} is not installed here: run `{command}`")
+        }
         Some(package) => {
             format!("{program} is not installed here: run `apt-get install {package}`, or the like")
         }

@@ -240,7 +240,10 @@ impl Running {
             if ended.status.code() == Some(SHELL_FOUND_NO_COMMAND) && spec.program.package.is_some()
             {
                 let what = format!("what {name} was to start");
-                return Ok(TrialError::Skipped(missing(&what, &spec.program)));
+                return Ok(TrialError::Skipped(missing(
+                    &what,
+                    spec.program.package.as_deref(),
+                )));
             }
             return Ok(TrialError::failed(format!(
                 "{name} {how} before it listened on {address}{words}"

@@ -16,6 +16,7 @@ mod programs;
 mod runs;
 mod servers;
 mod sockets;
+mod tools;
 mod trust;
 mod wire;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         runs::trials(),
         servers::trials(),
         sockets::trials(),
+        tools::trials(),
         trust::trials(),
         wire::trials(),
     ];

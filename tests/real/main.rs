@@ -5,11 +5,12 @@
 //! ```
 //!
 //! Debian: `apt-get install curl iproute2 nginx-light redis-server gunicorn nodejs python3 tcpdump
-//! tshark`. A program that is missing is a failure, never a pass.
+//! tshark apache2-utils wrk`. A program that is missing is a failure, never a pass.
 
 mod audit;
 mod hold;
 mod servers;
+mod tools;
 mod wire;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         audit::trials(),
         hold::trials(),
         servers::trials(),
+        tools::trials(),
         wire::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
