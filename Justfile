@@ -24,6 +24,16 @@ tools:
 symptoms:
     cargo run --release -- run symptoms --jobs 4
 
+# run real servers as they come, and write the table of what they ask for (docs/survey.md)
+survey:
+    cargo build --release --examples
+    cargo run --release -- run survey --no-charts --quiet --out target/survey/$(date +%s)
+    cargo run --release --example survey -- $(ls -d target/survey/*/results.json | tail -n 1) > docs/survey.md
+
+# nginx before and after: neither limit raised, one of them, both (one chart)
+tuning:
+    cargo run --release -- run tuning
+
 # every test that needs only Rust and the kernel
 test:
     cargo test

@@ -365,8 +365,8 @@ pub struct ServerProgram {
     pub command: Vec<String>,
     /// From its start until it listened, in microseconds.
     pub ready_us: u64,
-    /// The open files of the process that owns the listening socket, when the last client had ended: used and
-    /// allowed. Of several processes, the one that is closest to its limit.
+    /// The most open files of a process that holds the listening socket, as seen 20 times a second, and its limit.
+    /// Of several processes, the one that came closest to its limit.
     pub open_files: Option<(u64, u64)>,
     /// When all of its processes were stopped, and when they went on, counted from the trial's origin.
     pub paused_us: Option<(u64, Option<u64>)>,

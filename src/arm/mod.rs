@@ -49,6 +49,9 @@ pub struct Arm {
     pub title: String,
     /// What the arm teaches, in two or three sentences.
     pub why: String,
+    /// The arm of the same run that this one is a change of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// Who serves.
     pub server: Server,
     /// The flood.
@@ -356,14 +359,14 @@ impl Arm {
         client.check_tool()?;
         self.check_sysctls()?;
         self.check_ports()?;
-        if let Some(own) = self.server.own() {
-            own.answer.check(&self.protocol)?;
-        }
         if self.link.kind == LinkKind::Here && self.server.program().is_some() {
             return Err(
                 "server.command: a program runs in a namespace only; remove link.kind = \"here\""
                     .into(),
             );
+        }
+        if let Some(own) = self.server.own() {
+            own.answer.check(&self.protocol)?;
         }
         self.server.check()
     }

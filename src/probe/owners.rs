@@ -65,6 +65,12 @@ pub fn find(inodes: &BTreeSet<u32>) -> io::Result<Owners> {
     Ok(owners)
 }
 
+/// How many files a process has open; `None` when it has ended or cannot be looked into.
+pub fn files_used(pid: u32) -> Option<u64> {
+    let (_, used) = held(pid, &BTreeSet::new()).ok()?;
+    Some(used)
+}
+
 /// The inodes of interest that a process holds, and how many files it has open.
 ///
 /// The links are read and not followed: a look at a file behind one could wait for a dead file server.

@@ -138,6 +138,10 @@ pub fn explain(measured: &Measured, fates: &[Fate]) -> Vec<Option<Explained>> {
 }
 
 /// What the trial as a whole knows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a trial, each by itself"
+)]
 struct Trial<'a> {
     listener: Option<&'a Listener>,
     aborts: bool,

@@ -2,6 +2,7 @@
 //!
 //! These types are the results document (docs/format.md). Unknown is `null`, never 0.
 
+mod against;
 mod books;
 mod causes;
 mod compare;
@@ -321,6 +322,13 @@ pub fn results_schema() -> Schema {
 /// Derives a run's results from its manifest and its observations.
 pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
     let plan = &manifest.plan;
+    let of_arm = |arm: &PlannedArm| {
+        let own = observations.iter().filter(|one| one.arm == arm.name);
+        let trials = own.map(|one| trial_result(&arm.settings, one)).collect();
+        arm_result(&arm.settings, plan, &manifest.host, trials)
+    };
+    let mut arms: Vec<ArmResult> = plan.arms.iter().map(of_arm).collect();
+    against::say_what_moved(&mut arms);
     let is_complete = |arm: &PlannedArm| {
         let ended = observations.iter().filter(|one| one.arm == arm.name);
         ended.count() == plan.trials as usize
@@ -337,17 +345,7 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         seed: plan.seed,
         overrides: plan.overrides.clone(),
         schedule: plan.schedule.clone(),
-        arms: plan
-            .arms
-            .iter()
-            .map(|arm| {
-                let of_arm = observations
-                    .iter()
-                    .filter(|observation| observation.arm == arm.name);
-                let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
-                arm_result(&arm.settings, plan, &manifest.host, trials)
-            })
-            .collect(),
+        arms,
     }
 }
 

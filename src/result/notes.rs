@@ -63,7 +63,7 @@ fn of_program(program: &ServerProgram) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some((used, allowed)) = program.open_files.filter(|(used, allowed)| used >= allowed) {
         notes.push(format!(
-            "the server's process had {used} of {allowed} files open when the clients ended: its accept() fails with EMFILE (server.nofile)"
+            "the server's process had {used} of {allowed} files open: its accept() fails with EMFILE (server.nofile)"
         ));
     }
     if program.ended_by == EndedBy::Sigkill {

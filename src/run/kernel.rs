@@ -122,7 +122,7 @@ impl Lab for KernelLab {
         readings.note(blind);
         let ended_us = clock.now_us();
         readings.cpu_after();
-        let mut server = server.stop(&mut diag)?;
+        let mut server = server.stop()?;
         let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
         let pending = pending(&mut diag, address.port())?;

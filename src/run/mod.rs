@@ -1,5 +1,6 @@
 //! From a plan to stored observations. The kernel is behind [`Lab`]; what comes back is stored at once.
 
+mod attend;
 mod clients;
 mod execute;
 mod kernel;

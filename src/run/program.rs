@@ -33,15 +33,14 @@ impl Started {
                 spec.package.as_deref(),
             )));
         }
-        let (folder, directory) = match &spec.directory {
-            Some(directory) => (None, PathBuf::from(directory)),
-            None => {
-                let folder = Folder::with(spec).map_err(|error| {
-                    TrialError::failed(format!("cannot make a folder for the program: {error}"))
-                })?;
-                let path = folder.0.clone();
-                (Some(folder), path)
-            }
+        let (folder, directory) = if let Some(directory) = &spec.directory {
+            (None, PathBuf::from(directory))
+        } else {
+            let folder = Folder::with(spec).map_err(|error| {
+                TrialError::failed(format!("cannot make a folder for the program: {error}"))
+            })?;
+            let path = folder.0.clone();
+            (Some(folder), path)
         };
         let launch = Launch {
             command: spec.command.iter().map(Into::into).collect(),

@@ -1,25 +1,22 @@
 //! Who serves in a trial: the lab's own server, or a program that is started, awaited, paused and ended.
 
-use std::collections::BTreeSet;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit};
 use socket2::Socket;
 
+use super::attend::{FilesWatch, Pausing};
 use super::program::{Started, last_words, missing};
 use super::sampler::{Watched, Watching};
 use super::{RunFolder, TrialError};
-use crate::arm::{self, Pause, ProgramServer};
+use crate::arm::{self, ProgramServer};
 use crate::load::{Clock, Interrupt, Server, ServerLog};
-use crate::netns::{Control, Ended, Topology, exit_in_words};
+use crate::netns::{Ended, Topology, exit_in_words};
 use crate::observation::{EndedBy, ServerProgram};
 use crate::plan::{Plan, Trial};
 use crate::probe::diag::{Diag, ListenRow};
-use crate::probe::owners;
 
 /// A server that listens.
 pub(super) enum Serving {
@@ -37,6 +34,7 @@ pub(super) struct Running {
     output: Option<(RunFolder, String)>,
     ready: Duration,
     pause: Option<Pausing>,
+    files: Option<FilesWatch>,
 }
 
 /// A server that accepts no more; its queues stand as they are until it is dropped or ended.
@@ -52,7 +50,7 @@ enum Still {
 }
 
 /// What is known of a program when the clients have ended.
-#[derive(Default)]
+#[derive(Clone, Copy)]
 struct Left {
     open_files: Option<(u64, u64)>,
     paused_us: Option<(u64, Option<u64>)>,
@@ -93,6 +91,7 @@ impl Serving {
                     output: output.map(|folder| (folder.clone(), stem)),
                     ready: Duration::ZERO,
                     pause: None,
+                    files: None,
                 };
                 let running = running.when_ready(&mut diag, begun, interrupt)?;
                 Ok(Self::Program(Box::new(running)))
@@ -108,9 +107,10 @@ impl Serving {
         }
     }
 
-    /// The sockets to look at: all that listen on the port, first the one that the clients reach.
+    /// The sockets to look at: all that listen on the port, first the one that the clients reach. From here on the
+    /// files of a program are counted.
     pub(super) fn watched(
-        &self,
+        &mut self,
         diag: &mut Diag,
         closes_first: bool,
     ) -> Result<Watched, TrialError> {
@@ -121,11 +121,12 @@ impl Serving {
                 let cookies = cookies.into_iter();
                 cookies.map(|cookie| Watching { address, cookie }).collect()
             }
-            Self::Program(_) => {
+            Self::Program(running) => {
                 let reached = diag.reached(address)?;
                 let mut rows: Vec<ListenRow> = diag.listeners()?;
                 rows.retain(|row| row.address.port() == address.port());
                 rows.sort_by_key(|row| (Some(row.cookie) != reached, row.address, row.cookie));
+                running.files = FilesWatch::begin(&rows.iter().map(|row| row.inode).collect());
                 let rows = rows.into_iter();
                 rows.map(
                     |ListenRow {
@@ -156,7 +157,7 @@ impl Serving {
     }
 
     /// Lets it accept no more, without draining its queues: a program's processes are stopped.
-    pub(super) fn stop(self, diag: &mut Diag) -> Result<Stopped, TrialError> {
+    pub(super) fn stop(self) -> Result<Stopped, TrialError> {
         match self {
             Self::Own(server) => {
                 let (log, sockets) = server.stop()?;
@@ -170,7 +171,7 @@ impl Serving {
                 // Fails only when it has ended, which its end tells.
                 let _ = running.started.program.control().pause();
                 let left = Left {
-                    open_files: open_files(diag, running.address.port()),
+                    open_files: running.files.take().and_then(FilesWatch::end),
                     paused_us,
                 };
                 Ok(Stopped {
@@ -313,19 +314,6 @@ pub(super) fn listening_on(diag: &mut Diag) -> Result<String, TrialError> {
     })
 }
 
-/// The open files of the process that listens on the port and is closest to its limit; `None` when that cannot be
-/// seen.
-fn open_files(diag: &mut Diag, port: u16) -> Option<(u64, u64)> {
-    let rows = diag.listeners().ok()?;
-    let on_port = rows.iter().filter(|row| row.address.port() == port);
-    let inodes: BTreeSet<u32> = on_port.map(|row| row.inode).collect();
-    let owners = owners::find(&inodes).ok()?;
-    let owners = owners.of.into_values().flatten();
-    owners
-        .filter_map(|owner| Some((owner.files_used, owner.files_allowed?)))
-        .min_by_key(|(used, allowed)| allowed.saturating_sub(*used))
-}
-
 fn files_allowed() -> Option<u64> {
     getrlimit(Resource::RLIMIT_NOFILE)
         .map(|(soft, _)| soft)
@@ -340,57 +328,6 @@ fn hint_at_a_huge_limit(limit: u64) -> Option<String> {
             "; its limit of open files is {limit}, and some programs go through all of them at their start: set server.nofile = 65536"
         )
     })
-}
-
-/// The pause of a program: a thread that stops it and lets it go on.
-struct Pausing {
-    /// Dropped when the trial is over.
-    over: mpsc::Sender<()>,
-    thread: JoinHandle<Option<(u64, Option<u64>)>>,
-}
-
-impl Pausing {
-    /// A pause that begins with the clients is in force when this returns.
-    fn begin(pause: Pause, control: Arc<Control>, clock: Clock) -> Result<Self, TrialError> {
-        let failed =
-            |error: io::Error| TrialError::failed(format!("cannot stop the server: {error}"));
-        let at_us = pause.at.as_us();
-        let mut from_us = None;
-        if at_us == 0 {
-            control.pause().map_err(failed)?;
-            from_us = Some(clock.now_us());
-        }
-        let (over, is_over) = mpsc::channel::<()>();
-        let until = move |at_us| {
-            is_over.recv_timeout(clock.until(at_us)) == Err(mpsc::RecvTimeoutError::Timeout)
-        };
-        let body = move || {
-            if from_us.is_none() {
-                if !until(at_us) || control.pause().is_err() {
-                    return None;
-                }
-                from_us = Some(clock.now_us());
-            }
-            let from_us = from_us?;
-            let goes_on =
-                until(from_us.saturating_add(pause.lasts.as_us())) && control.resume().is_ok();
-            Some((from_us, goes_on.then(|| clock.now_us())))
-        };
-        let thread = thread::Builder::new()
-            .name("server-pause".into())
-            .spawn(body);
-        Ok(Self {
-            over,
-            thread: thread.map_err(failed)?,
-        })
-    }
-
-    /// When it was stopped and when it went on, if it came to that.
-    fn end(self) -> Option<(u64, Option<u64>)> {
-        drop(self.over);
-        // The thread makes a few calls, none of which panics.
-        self.thread.join().ok().flatten()
-    }
 }
 
 #[cfg(test)]

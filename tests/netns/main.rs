@@ -14,6 +14,7 @@ mod kernel;
 mod namespaces;
 mod programs;
 mod runs;
+mod servers;
 mod sockets;
 mod tools;
 mod trust;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         namespaces::trials(),
         programs::trials(),
         runs::trials(),
+        servers::trials(),
         sockets::trials(),
         tools::trials(),
         trust::trials(),

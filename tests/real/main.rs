@@ -9,6 +9,7 @@
 
 mod audit;
 mod hold;
+mod servers;
 mod tools;
 mod wire;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         hold::trials(),
+        servers::trials(),
         tools::trials(),
         wire::trials(),
     ];

@@ -26,7 +26,7 @@ mod tests;
 mod theme;
 
 use crate::observation::Observation;
-use crate::result::Results;
+use crate::result::{Results, Status};
 
 pub use scene::Size;
 pub use theme::Theme;
@@ -98,12 +98,16 @@ pub struct Chart {
     pub svg: Vec<u8>,
 }
 
-/// Every chart of a run, the comparison first. One that cannot be made does not keep the others from being made.
+/// Every chart of a run, the comparison first; none where no trial is valid. One that cannot be made does not keep the others from being made.
 pub fn charts(
     results: &Results,
     observations: &[Observation],
     options: Options,
 ) -> Vec<(&'static str, Result<Chart, ChartError>)> {
+    if !results.has(Status::Ok) {
+        // A chart of nothing.
+        return Vec::new();
+    }
     figures(results, observations, options)
         .into_iter()
         .map(|figure| (figure.id.file_stem(), drawn(figure)))
