@@ -31,6 +31,7 @@ Made by `just survey`. Each server runs as it comes, in a namespace of its own, 
 `net.core.somaxconn`. What stands in the table was read from the kernel: Send-Q of the listening socket. With a limit of
 1,000,000 that is what the program passed to listen(), since nothing cuts it; a program that reads somaxconn itself
 shows it by asking for exactly that. A socket has a queue of its own: a server that listens on two addresses has two.
+HAProxy's number follows from its limit of open files.
 ";
 
 fn main() -> io::Result<()> {
@@ -51,12 +52,12 @@ fn main() -> io::Result<()> {
             limits.insert(somaxconn, limits_of(&arm["trials"][0]));
         }
     }
+    let kernel = results["host"]["kernel"].as_str();
+    let kernel = kernel.unwrap_or("of an unknown version");
     let mut text = format!(
         "{TEXT}\nLinux {}.\n\n| server | version | listens on | asks for | gets at 4096 | gets at 128 |\n\
          | --- | --- | --- | --: | --: | --: |\n",
-        results["host"]["kernel"]
-            .as_str()
-            .unwrap_or("of an unknown version")
+        kernel.split('-').next().unwrap_or(kernel)
     );
     for (server, limits) in &servers {
         let limit = |somaxconn: u64| limits.get(&somaxconn).map_or("-", String::as_str);
