@@ -289,6 +289,7 @@ fn scripted() -> Measured {
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),
         ended_us: 0,
+        tool: None,
         wire: Some(WireLog {
             packets,
             ..WireLog::default()

@@ -16,4 +16,5 @@ mod staircase;
 mod statuses;
 mod sysctl_files;
 mod tidy;
+mod tools;
 mod trust;

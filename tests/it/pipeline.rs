@@ -128,6 +128,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
+        tool: None,
         ended_us: 1_000,
         wire: None,
     }

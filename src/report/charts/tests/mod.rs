@@ -152,6 +152,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
+        tool: None,
         wire: None,
     }
 }
