@@ -317,5 +317,9 @@ fn runs() -> Vec<(&'static str, Run)> {
                 ("s/rate=300".into(), None),
             ]),
         ),
+        (
+            "large numbers",
+            run(vec![named("arm-a", huge), named("arm-b", quiet())]),
+        ),
     ]
 }
