@@ -62,6 +62,10 @@ pub const NAMED: &[(&str, &str)] = &[
     ("not-ok", "attempts minus ok: the losing clients"),
     ("accepted", "connections that accept() returned"),
     (
+        "accept-failures",
+        "accept() calls that failed, for want of descriptors or memory",
+    ),
+    (
         "wasted-accepts",
         "accepted connections whose client had given up",
     ),
@@ -188,6 +192,10 @@ pub const NAMED: &[(&str, &str)] = &[
     (
         "over-100-ms",
         "answers later than 100 ms after the intended start",
+    ),
+    (
+        "trial-ms",
+        "time from the clients' release to the end of the last one",
     ),
     (
         "answered-per-s",

@@ -59,6 +59,9 @@ pub struct Measured {
     pub attempts: Vec<Attempt>,
     /// Every connection that `accept()` returned, in that order.
     pub accepts: Vec<Accept>,
+    /// `accept()` calls that failed, by errno.
+    #[serde(default)]
+    pub accept_failures: BTreeMap<String, u64>,
     /// Sockets on the server's port at the end that `accept()` had not returned: half-open and queued ones.
     pub pending: Vec<Pending>,
     /// Processor time.

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::Span;
+use super::{Descriptors, Span};
 
 /// The slow-accept server's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,9 @@ pub struct ServerSpec {
     /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_first_at: Option<Span>,
+    /// How many connections it can hold, and what it does with more; absent means as many as the machine allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<Descriptors>,
 }
 
 const fn yes() -> bool {
@@ -48,6 +51,11 @@ const fn one() -> u32 {
 }
 
 impl ServerSpec {
+    /// Whether the first of the listening sockets may be closed before the end.
+    pub fn may_close(&self) -> bool {
+        self.close_first_at.is_some() || self.descriptors.is_some_and(|one| one.when_out.closes())
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.reuseport == 0 || self.reuseport > 64 {
             return Err(format!(
@@ -65,6 +73,11 @@ impl ServerSpec {
         if self.close_first_at.is_some() && !self.listen {
             return Err(
                 "server.close-first-at: with listen = false there is nothing to close".into(),
+            );
+        }
+        if self.descriptors.is_some() && (self.reuseport > 1 || !self.listen) {
+            return Err(
+                "server.descriptors: they are those of a single listening socket's loop; remove reuseport and listen".into(),
             );
         }
         let AcceptPolicy::Plan(batches) = &self.accept else {

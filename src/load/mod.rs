@@ -2,8 +2,10 @@
 
 mod attempt;
 mod clock;
+mod descriptors;
 mod flood;
 mod interrupt;
+mod pace;
 mod schedule;
 mod server;
 mod target;

@@ -89,7 +89,15 @@ const SLOW_SHARE: f64 = 0.1;
 /// A loop that has not accepted for this long, and for several of its pauses, will not.
 const STOPPED_MS: f64 = 500.0;
 
+/// Who closes the port for want of descriptors has no queue that anybody waits in.
 fn has_stopped(arm: &Arm, pause_ms: Option<f64>) -> bool {
+    if arm
+        .server
+        .descriptors
+        .is_some_and(|one| one.when_out.closes())
+    {
+        return false;
+    }
     let several_ms = ms(arm.server.accept_delay.as_us()) * 4.0;
     arm.server.accept == AcceptPolicy::Never
         || pause_ms.is_some_and(|ms| ms > several_ms.max(STOPPED_MS))

@@ -144,6 +144,8 @@ pub struct TrialResult {
     pub attempts: Option<u32>,
     /// Connections that `accept()` returned.
     pub accepted: Option<u32>,
+    /// `accept()` calls that failed, by errno.
+    pub accept_failures: BTreeMap<String, u64>,
     /// Accepted connections whose client had given up.
     pub wasted_accepts: Option<u32>,
     /// Connections that the client held as established and the server never accepted.

@@ -86,7 +86,7 @@ impl Lab for KernelLab {
         let watched = Watched {
             address: server.address(),
             cookies: server.cookies().map_err(TrialError::failed)?,
-            closes_first: arm.server.close_first_at.is_some(),
+            closes_first: arm.server.may_close(),
         };
         let mut diag = topology.server.run(Diag::open)??;
         let before = if arm.server.listen {
@@ -385,12 +385,10 @@ impl Take {
 
     fn measured(mut self, parts: Parts, topology: Topology) -> Measured {
         drop(topology);
-        let mut failures = parts.log.failures;
-        failures.sort();
-        failures.dedup();
-        for errno in failures {
-            self.notes
-                .push(format!("the server's accept() failed with {errno}"));
+        for (errno, times) in &parts.log.failures {
+            self.notes.push(format!(
+                "the server's accept() failed with {errno}, {times} times"
+            ));
         }
         self.cpu.server_us = parts.log.cpu_us;
         self.cpu.client_us = parts.client_cpu_us;
@@ -402,6 +400,7 @@ impl Take {
             listeners: parts.listeners,
             attempts: parts.attempts,
             accepts: parts.log.accepts,
+            accept_failures: parts.log.failures,
             pending: parts.pending,
             cpu: self.cpu,
             generator: parts.generator,

@@ -126,6 +126,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         generator: Generator::default(),
         ended_us: 1_000,
         wire: None,
+        accept_failures: BTreeMap::new(),
     }
 }
 

@@ -3,6 +3,8 @@
 mod pictures;
 mod prepared;
 
+use std::collections::BTreeMap;
+
 use crate::arm::Arm;
 use crate::manifest::{Host, Manifest};
 use crate::observation::{
@@ -146,6 +148,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         cpu: Cpu::default(),
         generator: Generator::default(),
         wire: None,
+        accept_failures: BTreeMap::new(),
     }
 }
 
