@@ -145,6 +145,7 @@ fn half_open() -> Result<(), Failed> {
         reuseport: 1,
         defer_accept: Some(Span::from_ms(30_000)),
         close_first_at: None,
+        descriptors: None,
     };
     let server = Server::open(Ipv4Addr::LOCALHOST.into(), &spec, SpeaksFirst::Client)?;
     let address = server.address();
