@@ -16,7 +16,7 @@ pub struct Descriptors {
     /// When it gets all the others; absent means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
-    /// What it does when accept() fails with EMFILE. The connection stays in the queue.
+    /// What it does when `accept()` fails with EMFILE. The connection stays in the queue.
     #[serde(default)]
     pub when_out: WhenOut,
 }
@@ -28,7 +28,7 @@ impl Descriptors {
     }
 }
 
-/// What an accept loop does when accept() fails for want of a descriptor.
+/// What an accept loop does when `accept()` fails for want of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenOut {
