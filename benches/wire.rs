@@ -332,6 +332,7 @@ fn scripted() -> Measured {
         listeners: Vec::new(),
         attempts,
         accepts: Vec::new(),
+        accept_failures: BTreeMap::new(),
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),
