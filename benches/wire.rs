@@ -285,11 +285,11 @@ fn scripted() -> Measured {
         accepts: Vec::new(),
         program: None,
         tool: None,
+        accept_failures: std::collections::BTreeMap::new(),
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),
         ended_us: 0,
-        tool: None,
         wire: Some(WireLog {
             packets,
             ..WireLog::default()

@@ -65,6 +65,10 @@ pub const NAMED: &[(&str, &str)] = &[
         "connections that accept() returned; of a program, by the kernel's counters",
     ),
     (
+        "accept-failures",
+        "accept() calls that failed, for want of descriptors or memory",
+    ),
+    (
         "wasted-accepts",
         "accepted connections whose client had given up",
     ),
@@ -203,6 +207,10 @@ pub const NAMED: &[(&str, &str)] = &[
     (
         "over-100-ms",
         "answers later than 100 ms after the intended start",
+    ),
+    (
+        "trial-ms",
+        "time from the clients' release to the end of the last one",
     ),
     (
         "answered-per-s",

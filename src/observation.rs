@@ -60,6 +60,9 @@ pub struct Measured {
     pub attempts: Vec<Attempt>,
     /// Every connection that `accept()` returned, in that order; of a program nobody tells.
     pub accepts: Vec<Accept>,
+    /// `accept()` calls that failed, by errno.
+    #[serde(default)]
+    pub accept_failures: BTreeMap<String, u64>,
     /// The program that served; `None` when it was the lab's own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ServerProgram>,

@@ -4,6 +4,7 @@
 //! [`Arm`] serialises to is a complete arm file. Pure: nothing here touches the kernel.
 
 mod bound;
+mod descriptors;
 mod link;
 mod load;
 mod matrix;
@@ -27,6 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use bound::{Bound, KernelRange, KernelVersion};
+pub use descriptors::{Descriptors, WhenOut};
 pub use link::{Family, Impairments, LinkKind, LinkSpec, WireSpec};
 pub use load::{ArmError, Catalog, Source};
 pub use overrides::Override;

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Protocol, Span};
+use super::{Descriptors, Protocol, Span};
 
 /// The slow-accept server's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +32,16 @@ pub struct ServerSpec {
     pub defer_accept: Option<Span>,
     /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
     pub close_first_at: Option<Span>,
+    /// How many connections it can hold, and what it does with more; absent means as many as the machine allows.
+    pub descriptors: Option<Descriptors>,
 }
 
 impl ServerSpec {
+    /// Whether the first of the listening sockets may be closed before the end.
+    pub fn may_close(&self) -> bool {
+        self.close_first_at.is_some() || self.descriptors.is_some_and(|one| one.when_out.closes())
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.reuseport == 0 || self.reuseport > 64 {
             return Err(format!(
@@ -77,6 +84,11 @@ impl ServerSpec {
         if self.close_first_at.is_some() && !self.listen {
             return Err(
                 "server.close-first-at: with listen = false there is nothing to close".into(),
+            );
+        }
+        if self.descriptors.is_some() && (self.reuseport > 1 || !self.listen) {
+            return Err(
+                "server.descriptors: they are those of a single listening socket's loop; remove reuseport and listen".into(),
             );
         }
         let AcceptPolicy::Plan(batches) = &self.accept else {

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AcceptPolicy, Answer, Pause, ProgramServer, ProgramSpec, ServerFamily, ServerSpec, Span,
+    AcceptPolicy, Answer, Descriptors, Pause, ProgramServer, ProgramSpec, ServerFamily, ServerSpec,
+    Span,
 };
 
 /// Who serves.
@@ -131,6 +132,9 @@ struct ServerTable {
     /// When the first of the listening sockets is closed, with whatever its queue holds; absent means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     close_first_at: Option<Span>,
+    /// How many connections it can hold, and what it does with more; absent means as many as the machine allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descriptors: Option<Descriptors>,
     /// A program that serves instead of the lab's own server, and its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     command: Vec<String>,
@@ -211,6 +215,7 @@ impl ServerTable {
             ports: self.ports.unwrap_or(1),
             defer_accept: self.defer_accept,
             close_first_at: self.close_first_at,
+            descriptors: self.descriptors,
         })
     }
 
@@ -226,6 +231,7 @@ impl ServerTable {
             ("ports", self.ports.is_some()),
             ("defer-accept", self.defer_accept.is_some()),
             ("close-first-at", self.close_first_at.is_some()),
+            ("descriptors", self.descriptors.is_some()),
         ];
         if let Some((key, _)) = of_our_own.into_iter().find(|(_, is_there)| *is_there) {
             return Err(format!(
@@ -267,6 +273,7 @@ impl From<Server> for ServerTable {
                 ports: (own.ports > 1).then_some(own.ports),
                 defer_accept: own.defer_accept,
                 close_first_at: own.close_first_at,
+                descriptors: own.descriptors,
                 ..Self::default()
             },
             Server::Program(server) => Self {

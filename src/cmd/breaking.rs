@@ -26,9 +26,9 @@ const BELOW_EXPECTED: f64 = 0.8;
 /// How long a load lasts, unless somebody says otherwise.
 const STEP: Span = Span::from_ms(4_000);
 
-pub(super) fn search(args: BreakArgs) -> Result<ExitCode, Error> {
-    let arm = the_one(&args)?;
-    let (by, step) = (args.by.unwrap_or(arm.load().0), duration(&args, &arm));
+pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
+    let arm = the_one(args)?;
+    let (by, step) = (args.by.unwrap_or(arm.load().0), duration(args, &arm));
     let lightest = arm.with_load(by, 1, step).map_err(Error::Usage)?;
     let expected = expected_breaking_load(&lightest);
     let first = expected.map_or(FIRST_LOAD, |load| load * BELOW_EXPECTED);
@@ -45,7 +45,7 @@ pub(super) fn search(args: BreakArgs) -> Result<ExitCode, Error> {
         None => random_seed().map_err(Error::Seed)?,
     };
     let plan = Plan::new(Vec::new(), args.trials, seed, args.set.clone());
-    let manifest = Manifest::new(command(&args, seed), read_host(), Timestamp::now(), plan);
+    let manifest = Manifest::new(command(args, seed), read_host(), Timestamp::now(), plan);
     let (folder, manifest) = match &args.out {
         Some(path) => (RunFolder::create(path, &manifest)?, manifest),
         None => RunFolder::create_below(Path::new(REPORTS), manifest)?,

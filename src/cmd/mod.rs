@@ -43,7 +43,7 @@ const REPORTS: &str = "reports";
 pub fn dispatch(cli: Cli) -> Result<ExitCode, Error> {
     match cli.command {
         Command::Run(args) => run::run(args),
-        Command::Break(args) => breaking::search(args),
+        Command::Break(args) => breaking::search(&args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report::report(&args),

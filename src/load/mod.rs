@@ -5,6 +5,7 @@ mod attempt;
 mod caller;
 mod clock;
 mod conversation;
+mod descriptors;
 mod events;
 mod flood;
 mod http;

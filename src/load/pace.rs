@@ -57,9 +57,14 @@ impl Pace {
         }
     }
 
-    /// Nothing is accepted before this time.
+    /// No accept before this time.
     pub(super) fn not_before(&mut self, at_us: u64) {
         self.not_before_us = at_us;
+    }
+
+    /// No accept any more.
+    pub(super) fn stop(&mut self) {
+        self.policy = AcceptPolicy::Never;
     }
 }
 

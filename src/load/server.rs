@@ -3,6 +3,7 @@
 //! One thread waits for everything at once, so that a client that stays silent never holds up the accept loop.
 //! Answering takes no time of its own: the pause after each accept is the whole service time.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
@@ -15,15 +16,16 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::Clock;
 use super::attempt::errno_of;
 use super::caller::{self, Caller, Heard};
 use super::clock::thread_cpu_us;
+use super::descriptors::Scarcity;
 use super::pace::Pace;
 use super::unix;
-use crate::arm::{Protocol as Conversation, ServerFamily, ServerSpec};
+use crate::arm::{Protocol as Conversation, ServerFamily, ServerSpec, WhenOut};
 use crate::observation::{Accept, Peer};
 use crate::sys;
 
@@ -67,12 +69,32 @@ pub struct Server {
 pub struct ServerLog {
     /// Every accepted connection, in order.
     pub accepts: Vec<Accept>,
-    /// `accept()` calls that failed, as errno names.
-    pub failures: Vec<String>,
+    /// `accept()` calls that failed, by errno.
+    pub failures: BTreeMap<String, u64>,
     /// When the first of the listening sockets was closed.
     pub first_closed_us: Option<u64>,
     /// The thread's processor time.
     pub cpu_us: Option<u64>,
+}
+
+impl ServerLog {
+    /// Notes an accepted connection; its place in the log.
+    fn accepted(&mut self, at_us: u64, listener: usize, peer: &SockAddr) -> Option<usize> {
+        let inet = peer.as_socket().map(Peer::Inet);
+        let unix = || {
+            Some(Peer::Unix {
+                client: unix::number(peer)?,
+            })
+        };
+        let peer = inet.or_else(unix)?;
+        self.accepts.push(Accept {
+            at_us,
+            listener,
+            peer,
+            error: None,
+        });
+        Some(self.accepts.len() - 1)
+    }
 }
 
 impl Server {
@@ -126,6 +148,10 @@ impl Server {
                 let Ok((clock, ready)) = inbox.recv() else {
                     return Ok(ServerLog::default());
                 };
+                let scarcity = spec.descriptors.map(|spec| Scarcity::begin(spec, &*stop));
+                let scarcity = scarcity.transpose().map_err(|error| {
+                    ServerError::Thread(format!("a descriptor table of its own: {error}"))
+                })?;
                 // `begin` waits for this; if it has gone, so will the next wait.
                 let _ = ready.send(());
                 Loop {
@@ -136,6 +162,7 @@ impl Server {
                     protocol: &protocol,
                     clock,
                     open: Vec::new(),
+                    scarcity,
                     log: ServerLog::default(),
                 }
                 .run()
@@ -260,6 +287,8 @@ fn listening_locally(backlog: i32) -> Result<Socket, ServerError> {
 /// The pause after an `accept()` that failed for want of descriptors or memory: the connection stays in the
 /// queue, and trying again at once would only burn the processor.
 const AFTER_FAILURE_US: u64 = 10_000;
+/// The pause of a loop that sleeps when it has no descriptor.
+const SLEEP_US: u64 = 100_000;
 
 /// The server's thread.
 struct Loop<'a> {
@@ -271,6 +300,8 @@ struct Loop<'a> {
     pace: Pace,
     /// Accepted connections that still have something to say.
     open: Vec<Caller>,
+    /// Where descriptors are scarce.
+    scarcity: Option<Scarcity>,
     log: ServerLog,
 }
 
@@ -280,11 +311,18 @@ impl Loop<'_> {
         loop {
             let now_us = self.clock.now_us();
             self.close_first_if_due(now_us)?;
+            if let Some(scarcity) = &mut self.scarcity {
+                scarcity.free_if_due(now_us);
+            }
             let due_us = self.pace.next_us(now_us);
             let accepting = due_us.is_some_and(|due| due <= now_us);
             let sockets = if accepting { self.sockets } else { &[] };
             let due_us = due_us.filter(|_| !accepting);
-            let next_us = due_us.into_iter().chain(self.close_us()).min();
+            let free_us = self.scarcity.as_ref().and_then(Scarcity::due_us);
+            let next_us = [due_us, self.close_us(), free_us]
+                .into_iter()
+                .flatten()
+                .min();
             let rest = next_us.map(|due| self.clock.until(due));
 
             let mut poll = vec![PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
@@ -315,7 +353,7 @@ impl Loop<'_> {
                 let now_us = self.clock.now_us();
                 let is_closed = n == 0 && self.log.first_closed_us.is_some();
                 if listeners[n] && !is_closed {
-                    self.accept_what_is_due(n, now_us);
+                    self.accept_what_is_due(n, now_us)?;
                 }
             }
         }
@@ -323,15 +361,16 @@ impl Loop<'_> {
 
     /// Accepts from a socket that is ready as long as accepting is due, without asking each time whether it is:
     /// behind the first of a burst the others stand.
-    fn accept_what_is_due(&mut self, listener: usize, mut now_us: u64) {
+    fn accept_what_is_due(&mut self, listener: usize, mut now_us: u64) -> Result<(), ServerError> {
         const AT_ONCE: usize = 32;
         for _ in 0..AT_ONCE {
             let is_due = self.pace.next_us(now_us).is_some_and(|due| due <= now_us);
-            if !is_due || !self.accept(listener) {
-                return;
+            if !is_due || !self.accept(listener)? {
+                break;
             }
             now_us = self.clock.now_us();
         }
+        Ok(())
     }
 
     /// When the first listening socket is still to be closed.
@@ -345,9 +384,14 @@ impl Loop<'_> {
 
     /// For a listening socket, shutting down is what close(2) does, and leaves the descriptor in its place.
     fn close_first_if_due(&mut self, now_us: u64) -> Result<(), ServerError> {
-        if let (Some(at_us), Some(first)) = (self.close_us(), self.sockets.first())
-            && at_us <= now_us
-        {
+        if self.close_us().is_some_and(|at_us| at_us <= now_us) {
+            self.close_first()?;
+        }
+        Ok(())
+    }
+
+    fn close_first(&mut self) -> Result<(), ServerError> {
+        if let Some(first) = self.sockets.first() {
             first.shutdown(Shutdown::Read).map_err(|error| {
                 ServerError::Thread(format!("cannot close a listener: {error}"))
             })?;
@@ -357,41 +401,59 @@ impl Loop<'_> {
     }
 
     /// Accepts one connection; whether there was one.
-    fn accept(&mut self, listener: usize) -> bool {
+    fn accept(&mut self, listener: usize) -> Result<bool, ServerError> {
         match self.sockets[listener].accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             Ok((socket, peer)) => {
                 let at_us = self.clock.now_us();
                 self.pace.accepted(at_us);
-                let inet = peer.as_socket().map(Peer::Inet);
-                let unix = || {
-                    Some(Peer::Unix {
-                        client: unix::number(&peer)?,
-                    })
-                };
-                let Some(peer) = inet.or_else(unix) else {
-                    return true;
-                };
-                let n = self.log.accepts.len();
-                self.log.accepts.push(Accept {
-                    at_us,
-                    listener,
-                    peer,
-                    error: None,
-                });
-                if caller::waits(self.protocol) {
-                    self.open.push(Caller::new(n, socket));
-                } else {
-                    self.answer(n, &socket);
+                if let Some(n) = self.log.accepted(at_us, listener, &peer) {
+                    if caller::waits(self.protocol) {
+                        self.open.push(Caller::new(n, socket));
+                    } else {
+                        self.answer(n, &socket);
+                    }
                 }
-                true
+                Ok(true)
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) => {
-                self.log.failures.push(errno_of(&error));
-                self.pace.not_before(self.clock.now_us() + AFTER_FAILURE_US);
-                false
+                *self.log.failures.entry(errno_of(&error)).or_default() += 1;
+                self.failed_to_accept(listener)?;
+                Ok(false)
             }
         }
+    }
+
+    /// Does what the arm says about a failed `accept()`: the connection is still in the queue.
+    fn failed_to_accept(&mut self, listener: usize) -> Result<(), ServerError> {
+        let now_us = self.clock.now_us();
+        let Some(spec) = self.spec.descriptors else {
+            self.pace.not_before(now_us + AFTER_FAILURE_US);
+            return Ok(());
+        };
+        match spec.when_out {
+            WhenOut::Spin => {}
+            WhenOut::Sleep => self.pace.not_before(now_us + SLEEP_US),
+            WhenOut::Park => self.pace.stop(),
+            WhenOut::Reserve => {
+                let (sockets, log) = (self.sockets, &mut self.log);
+                if let Some(scarcity) = &mut self.scarcity {
+                    scarcity.with_reserve(self.stop, || {
+                        if let Ok((_, peer)) = sockets[listener].accept4(libc::SOCK_CLOEXEC) {
+                            log.accepted(now_us, listener, &peer);
+                        }
+                    });
+                }
+            }
+            WhenOut::Exit | WhenOut::CloseListener => {
+                self.pace.stop();
+                self.close_first()?;
+                if spec.when_out == WhenOut::Exit {
+                    self.open.clear();
+                }
+            }
+        }
+        Ok(())
     }
 
     fn answer(&mut self, n: usize, socket: &Socket) {

@@ -138,6 +138,6 @@ fn breaking_point(one: &Staircase) -> String {
 
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase());
+    let first = chars.next().map(char::to_uppercase);
     first.into_iter().flatten().chain(chars).collect()
 }

@@ -43,6 +43,7 @@ fn empty() -> TrialResult {
         attempts: None,
         accepted: None,
         accepted_by: AcceptedBy::default(),
+        accept_failures: BTreeMap::new(),
         wasted_accepts: None,
         ghosts: None,
         outcomes: None,
@@ -132,6 +133,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         } else {
             AcceptedBy::Log
         },
+        accept_failures: measured.accept_failures.clone(),
         wasted_accepts: (!is_program).then(|| unknown_accepts + wasted(attempts, &fates)),
         ghosts: ghosts(&fates),
         outcomes: Some(outcomes),

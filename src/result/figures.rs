@@ -49,6 +49,10 @@ impl TrialResult {
             "attempts" => self.attempts.map(f64::from),
             "not-ok" => Some(f64::from(self.attempts?) - f64::from(self.count(Outcome::Ok)?)),
             "accepted" => self.accepted.map(f64::from),
+            "accept-failures" => {
+                let failures = self.accept_failures.values().sum::<u64>();
+                self.accepted.map(|_| failures as f64)
+            }
             "wasted-accepts" => self.wasted_accepts.map(f64::from),
             "ghosts" => self.ghosts.map(|ghosts| f64::from(ghosts.total())),
             "ghosts-waiting" => self.ghosts.map(|ghosts| f64::from(ghosts.waiting)),
@@ -82,6 +86,7 @@ impl TrialResult {
             "intended-max-ms" => self.latency_ms.answered_from_intended?.max,
             "over-10-ms" => self.attempts.map(|_| f64::from(self.load.over_10_ms)),
             "over-100-ms" => self.attempts.map(|_| f64::from(self.load.over_100_ms)),
+            "trial-ms" => self.load.lasted_ms,
             "answered-per-s" => self.load.answered_per_s,
             "first-overflow-ms" => self.load.first_overflow_ms,
             "predicted-overflow-ms" => self.load.predicted_overflow_ms,

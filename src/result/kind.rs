@@ -97,7 +97,13 @@ const SLOW_SHARE: f64 = 0.1;
 /// A loop that has not accepted for this long, and for several of its pauses, will not.
 const STOPPED_MS: f64 = 500.0;
 
+/// Who closes the port for want of descriptors has no queue that anybody waits in.
 fn has_stopped(arm: &Arm, pause_ms: Option<f64>) -> bool {
+    let closes =
+        |own: &crate::arm::ServerSpec| own.descriptors.is_some_and(|one| one.when_out.closes());
+    if arm.server.own().is_some_and(closes) {
+        return false;
+    }
     let delay = arm.server.accept_delay().unwrap_or_default();
     let several_ms = ms(delay.as_us()) * 4.0;
     arm.server.accept() == Some(&AcceptPolicy::Never)

@@ -161,6 +161,8 @@ pub struct TrialResult {
     pub accepted: Option<u32>,
     /// Who says so.
     pub accepted_by: AcceptedBy,
+    /// `accept()` calls that failed, by errno.
+    pub accept_failures: BTreeMap<String, u64>,
     /// Accepted connections whose client had given up.
     pub wasted_accepts: Option<u32>,
     /// Connections that the client held as established and the server never accepted.

@@ -4,10 +4,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::load::nominal_capacity;
 use super::ports::{Ports, ports};
 use super::stats::ms;
 use super::{Outcome, Percentiles, TrialResult};
-use crate::arm::{Arm, Loop, Span, Start};
+use crate::arm::{AcceptPolicy, Arm, Loop, Span, Start};
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
@@ -46,7 +47,7 @@ pub enum ClientLimit {
     Memory,
     /// Starts were late.
     Schedule,
-    /// Processor time.
+    /// Processor time: the machine had none left, and the server's thread did not use it.
     Processor,
 }
 
@@ -152,24 +153,33 @@ pub(super) fn saturated(
         );
         return Some((ClientLimit::Schedule, Some(why)));
     }
-    uses_all(measured, result).then_some((ClientLimit::Processor, None))
+    uses_all(arm, measured, result).then_some((ClientLimit::Processor, None))
 }
 
-/// Whether the client used most of a machine that had nothing to spare, while the server's thread was not busy.
-fn uses_all(measured: &Measured, result: &TrialResult) -> bool {
+/// Whether the machine had no processor time to spare while the server's thread was not busy, and the client used
+/// most of it or the server did not get what its settings need.
+fn uses_all(arm: &Arm, measured: &Measured, result: &TrialResult) -> bool {
     const MOST_PERCENT: f64 = 40.0;
     const BUSY_SERVER: f64 = 0.8;
+    const AS_MEANT: f64 = 0.8;
     let server = result
         .cpu
         .server_ms
         .map(|used| used / ms(measured.ended_us));
     let idle = result.cpu.idle_percent;
+    let client = result.self_check.client_cpu_percent;
+    let slower = match nominal_capacity(arm) {
+        Some(per_s) => {
+            let rate = result.accept_times.rate_per_s;
+            rate.is_some_and(|rate| rate < per_s * AS_MEANT)
+        }
+        None => arm.server.own().is_some_and(|own| {
+            own.accept == AcceptPolicy::Loop && own.accept_from == Span::default()
+        }),
+    };
     idle.is_some_and(|idle| idle < BUSY_IDLE_PERCENT)
-        && result
-            .self_check
-            .client_cpu_percent
-            .is_some_and(|share| share > MOST_PERCENT)
         && server.is_some_and(|share| share < BUSY_SERVER)
+        && (slower || client.is_some_and(|share| share > MOST_PERCENT))
 }
 
 /// How late attempts began. One by one without a spread, each begins when it is its turn, and none is late.

@@ -113,7 +113,7 @@ pub enum Limit {
     ClientMemory,
     /// The client's starts were late.
     ClientSchedule,
-    /// The client's processor time.
+    /// Processor time: the machine had none left, and the server did not use it.
     ClientProcessor,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Limit {
             Self::ClientDescriptors => "the client's open files",
             Self::ClientMemory => "the client's memory",
             Self::ClientSchedule => "the client's lateness",
-            Self::ClientProcessor => "the client's processor time",
+            Self::ClientProcessor => "the machine's processor time",
         })
     }
 }
@@ -225,7 +225,7 @@ pub fn held(arm: &ArmResult) -> Held {
     let (not_ok, overflows) = (worst("not-ok"), worst("TcpExt.ListenOverflows"));
     let well = not_ok == Some(0.0) && overflows == Some(0.0);
     let invalid = arm.trials.iter().any(|one| one.status != Status::Ok);
-    if arm.trials.iter().any(limited) && !(well && !invalid) {
+    if (invalid || !well) && arm.trials.iter().any(limited) {
         Held::ClientLimited
     } else if invalid || unknown || not_ok.is_none() || overflows.is_none() {
         Held::Unknown
@@ -339,7 +339,7 @@ fn limit(arm: &ArmResult, by: LoadKind, held: Held) -> (Limit, String) {
         && let Some((limit, why)) = limits.next()
     {
         let why =
-            why.unwrap_or_else(|| "the machine had none left, and the server was idle".into());
+            why.unwrap_or_else(|| "none was left, and the server's thread did not use it".into());
         return (limit, why);
     }
     let overflows = median(arm, "TcpExt.ListenOverflows").unwrap_or(0.0);

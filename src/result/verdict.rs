@@ -61,6 +61,7 @@ pub(super) fn text(
     }
     sentences.extend(meaning(arm, kind, trial, &shown));
     sentences.extend(load_over_time(arm, &shown));
+    sentences.extend(out_of_descriptors(arm, &shown));
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
@@ -242,6 +243,24 @@ fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
     })
 }
 
+/// What a server without descriptors did, and what its clients saw of it.
+fn out_of_descriptors(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
+    let spec = arm.server.own()?.descriptors?;
+    let failures = shown.get("accept-failures").filter(|n| *n > 0.0)?;
+    let mut text = format!("The server had no descriptor left: accept() failed {failures} times.");
+    let waiting = shown.count("recv-q-final");
+    if waiting > 0.0 && !spec.when_out.closes() {
+        text += &format!(" {waiting} are connected, and are not served: they are in the queue.");
+    }
+    text += &format!(" {}", spec.when_out);
+    let (cpu, lasted) = (shown.get("server-cpu-ms"), shown.get("trial-ms"));
+    if let Some((cpu, lasted)) = cpu.zip(lasted.filter(|ms| *ms > 0.0)) {
+        let percent = cpu / lasted * 100.0;
+        text += &format!(" (its thread used {percent:.0} % of a processor)");
+    }
+    Some(text + ".")
+}
+
 /// How the clients came, and what their percentiles count from.
 fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
     let percentiles = |what: &str| {
@@ -255,6 +274,7 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
         percentiles("intended"),
         percentiles("answered")
     );
+    shown.get("intended-max-ms")?;
     match arm.client.pacing() {
         Loop::Flood => None,
         Loop::Open(rate) => Some(format!("Open loop, {rate}: {times}.")),

@@ -10,7 +10,7 @@ use super::clients::Clients;
 use super::sampler::{Sampler, Watched};
 use super::serving::{Serving, listening_on};
 use super::{Lab, RunFolder, TrialError};
-use crate::arm::{Family, LinkKind};
+use crate::arm::{Family, LinkKind, ServerSpec};
 use crate::load::{Clock, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog};
 use crate::netns::{Namespace, NetnsError, Topology};
 use crate::observation::{
@@ -92,7 +92,7 @@ impl Lab for KernelLab {
         let is_seen = arm.server.listens() && !arm.server.is_unix();
         let mut diag = topology.server.run(Diag::open)??;
         let own = arm.server.own();
-        let closes_first = own.is_some_and(|own| own.close_first_at.is_some());
+        let closes_first = own.is_some_and(ServerSpec::may_close);
         let watched = server.watched(&mut diag, closes_first)?;
         let before = if is_seen {
             listening(&watched, &mut diag)?
@@ -360,12 +360,10 @@ impl Take {
 
     fn measured(mut self, parts: Parts, topology: Topology) -> Measured {
         drop(topology);
-        let mut failures = parts.log.failures;
-        failures.sort();
-        failures.dedup();
-        for errno in failures {
-            self.notes
-                .push(format!("the server's accept() failed with {errno}"));
+        for (errno, times) in &parts.log.failures {
+            self.notes.push(format!(
+                "the server's accept() failed with {errno}, {times} times"
+            ));
         }
         self.cpu.server_us = parts.log.cpu_us;
         self.cpu.client_us = parts.client_cpu_us;
@@ -378,6 +376,7 @@ impl Take {
             attempts: parts.attempts,
             accepts: parts.log.accepts,
             program: parts.program,
+            accept_failures: parts.log.failures,
             pending: parts.pending,
             cpu: self.cpu,
             generator: parts.generator,

@@ -131,6 +131,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         tool: None,
         ended_us: 1_000,
         wire: None,
+        accept_failures: BTreeMap::new(),
     }
 }
 

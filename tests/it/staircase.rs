@@ -184,3 +184,33 @@ fn arms_that_differ_in_more_than_their_load_are_no_steps() {
     let results = run_plan(Plan::new(arms, 1, 7, Vec::new()), &lab);
     assert!(results.staircases.is_empty());
 }
+
+/// A machine without idle time is no server that accepts too slowly, unless it accepts as it was meant to.
+#[test]
+fn a_starved_server_is_not_blamed() {
+    let on_a_busy_machine = |accept_every_us: u64| {
+        let lab = Scripted(move |name: &str| {
+            let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
+            let mut one = model(rate.expect("a rate"), |_| {});
+            for (accept, n) in one.accepts.iter_mut().zip(0..) {
+                accept.at_us = accept.at_us.max(n * accept_every_us);
+            }
+            one.cpu.server_us = Some(40_000);
+            one.cpu.client_us = Some(400_000);
+            (one.cpu.idle_ticks.before, one.cpu.idle_ticks.after) = (Some(0), Some(4));
+            (one.cpu.all_ticks.before, one.cpu.all_ticks.after) = (Some(0), Some(800));
+            Ok(one)
+        });
+        let results = run_plan(Plan::new(arms(&[80, 150]), 1, 7, Vec::new()), &lab);
+        let one = results.staircases.first().expect("steps").clone();
+        (one.breaks, one.limit)
+    };
+    assert_eq!(
+        on_a_busy_machine(10_000),
+        (Some(150.0), Some(Limit::AcceptRate))
+    );
+    assert_eq!(
+        on_a_busy_machine(14_000),
+        (None, Some(Limit::ClientProcessor))
+    );
+}

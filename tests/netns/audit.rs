@@ -146,6 +146,7 @@ fn half_open() -> Result<(), Failed> {
         ports: 1,
         defer_accept: Some(Span::from_ms(30_000)),
         close_first_at: None,
+        descriptors: None,
     };
     let protocol = Protocol {
         speaks_first: SpeaksFirst::Client,

@@ -30,6 +30,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_loop_without_threads_is_not_open,
         ),
         test("load/break-finds-the-places", break_finds_the_places),
+        test(
+            "load/what-a-loop-without-descriptors-does",
+            what_a_loop_without_descriptors_does,
+        ),
         test("soak/k80-the-breaking-point", k80_the_breaking_point).with_ignored_flag(true),
         test("soak/arms-of-load-over-time", arms_of_load_over_time).with_ignored_flag(true),
     ]
@@ -110,6 +114,34 @@ fn a_loop_without_threads_is_not_open() {
     assert_eq!(result.status, Status::Invalid);
     let reason = result.reason.unwrap_or_default();
     assert!(reason.contains("found no thread free"), "{reason}");
+}
+
+/// Eight clients, two of whom the server can hold, and three places in its queue.
+fn what_a_loop_without_descriptors_does() {
+    let without = |when_out: &str| {
+        let (_, measured) = observe(&format!(
+            "server.backlog = 2\nserver.descriptors = {{ free = 2, when-out = \"{when_out}\", until = \"250ms\" }}\nprotocol.speaks-first = \"nobody\"\n[client]\nconnections = 8\nstart = \"one-by-one\"\nspread = \"80ms\"\ntimeout = \"400ms\""
+        ));
+        let failures = measured.accept_failures.values().sum::<u64>();
+        let refused = measured.attempts.iter();
+        let refused = refused.filter(|one| one.errno.as_deref() == Some("ECONNREFUSED"));
+        (measured.accepts.len(), failures, refused.count())
+    };
+    let (spin, sleep) = (without("spin"), without("sleep"));
+    assert!(spin.1 >= 20 * sleep.1 && sleep.1 > 0, "{spin:?} {sleep:?}");
+    assert!(
+        sleep.0 >= 5,
+        "all that had a place are served in the end: {sleep:?}"
+    );
+    assert_eq!(without("park"), (2, 1, 0));
+    assert_eq!(without("reserve").0, 8);
+    for when_out in ["exit", "close-listener"] {
+        let (accepted, failures, refused) = without(when_out);
+        assert!(
+            accepted == 2 && failures == 1 && refused > 0,
+            "{when_out}: {refused} refused"
+        );
+    }
 }
 
 fn break_(arguments: &[&str]) -> serde_json::Value {

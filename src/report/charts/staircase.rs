@@ -272,7 +272,7 @@ fn draw(scene: &mut Scene, panel: &Panel, area: Area, columns: &[Area], left: f6
                     );
                 }
                 Some(value) => {
-                    corners.extend([(column.left, y(*value)), (column.right, y(*value))])
+                    corners.extend([(column.left, y(*value)), (column.right, y(*value))]);
                 }
                 None => stroke(scene, std::mem::take(&mut corners), line.colour),
             }

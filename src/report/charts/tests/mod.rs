@@ -6,6 +6,8 @@ mod ladders;
 mod pictures;
 mod prepared;
 
+use std::collections::BTreeMap;
+
 use crate::arm::Arm;
 use crate::manifest::{Host, Manifest};
 use crate::observation::{
@@ -152,8 +154,8 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
-        tool: None,
         wire: None,
+        accept_failures: BTreeMap::new(),
     }
 }
 
