@@ -41,7 +41,9 @@ pub fn arm_file_schema() -> Schema {
 fn steps(client: &mut Value) {
     for key in ["rate", "concurrency"] {
         let mut one = client[key].take();
-        let description = one["description"].take();
+        let description = one
+            .as_object_mut()
+            .and_then(|one| one.remove("description"));
         client[key] = json!({
             "description": description,
             "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }]
