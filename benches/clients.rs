@@ -336,13 +336,16 @@ fn memory() -> Outcome<()> {
         let topology = Topology::build(&arm.link, &arm.sysctl)?;
         let namespace = &topology.server;
         let listener = namespace.run(|| TcpListener::bind("127.0.0.1:80"))??;
-        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(65_535)?)?;
+        // Calling listen() again changes the limit of the queue.
+        let listener = socket2::Socket::from(listener);
+        listener.listen(65_535)?;
         let spec = ClientSpec {
             connections: u32::try_from(hard.saturating_sub(OWN_FILES).min(MOST))?,
             engine: Engine::Async,
             ..ClientSpec::default()
         };
-        let target = target(namespace, listener.local_addr()?, arm.protocol)?;
+        let address = listener.local_addr()?.as_socket().ok_or("no address")?;
+        let target = target(namespace, address, arm.protocol)?;
         let (wanted, progress) = (spec.connections, Arc::clone(&target.progress));
         let schedule = Schedule::new(&spec, 1);
         let before = resident()?;

@@ -33,10 +33,9 @@ use crate::sys;
 /// Carries out the whole flood on the calling thread, and so in its namespace.
 pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodError> {
     let mut runtime = Builder::new_current_thread();
-    let runtime = runtime.enable_all().build().map_err(failed)?;
+    let runtime = runtime.enable_all().build()?;
     let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-    let timer =
-        TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(|errno| failed(errno.into()))?;
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(io::Error::from)?;
     runtime.block_on(async {
         let engine = Engine {
             shared,
@@ -44,27 +43,23 @@ pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodErro
             turns: BinaryHeap::new(),
             tasks: JoinSet::new(),
             share: Share::default(),
-            alarm: Alarm::new(&timer).map_err(failed)?,
+            alarm: Alarm::new(&timer)?,
         };
         let interrupt = shared.target.interrupt.fd();
         let interrupt = interrupt.map(|fd| sys::watch(fd, Interest::READABLE));
-        let interrupt = interrupt.transpose().map_err(failed)?;
+        let interrupt = interrupt.transpose()?;
         let mut flood = pin!(engine.flood());
         let ended = poll_fn(|context| {
             let raised = interrupt.as_ref().map(|fd| fd.poll_read_ready(context));
             match raised {
                 Some(Poll::Ready(raised)) => {
-                    Poll::Ready(raised.map(|_| Share::default()).map_err(failed))
+                    Poll::Ready(raised.map(|_| Share::default()).map_err(FloodError::from))
                 }
                 _ => flood.as_mut().poll(context),
             }
         });
         ended.await
     })
-}
-
-fn failed(error: io::Error) -> FloodError {
-    FloodError::Worker(format!("event loop: {error}"))
 }
 
 /// A flood that one thread carries out.
@@ -128,14 +123,14 @@ impl Engine<'_> {
     /// Waits until an attempt is due or another has ended.
     async fn wait(&mut self, due_us: Option<u64>) -> Result<(), FloodError> {
         if let Some(due_us) = due_us {
-            self.alarm.set(due_us, self.clock).map_err(failed)?;
+            self.alarm.set(due_us, self.clock)?;
         }
         let (tasks, alarm) = (&mut self.tasks, &mut self.alarm);
         let done = poll_fn(|context| match tasks.poll_join_next(context) {
             Poll::Ready(Some(done)) => Poll::Ready(Ok(Some(done))),
             _ => alarm.poll(context).map_ok(|()| None),
         });
-        match done.await.map_err(failed)? {
+        match done.await? {
             Some(done) => self.take_in(done),
             None => Ok(()),
         }

@@ -34,6 +34,9 @@ pub enum FloodError {
         /// Why.
         source: std::io::Error,
     },
+    /// The event loop could not be set up or could not wait.
+    #[error("the client's event loop failed: {0}")]
+    Events(#[from] std::io::Error),
     /// A worker thread panicked or could not wait.
     #[error("a client thread failed: {0}")]
     Worker(String),

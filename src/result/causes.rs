@@ -382,7 +382,7 @@ impl<'a> Trial<'a> {
 }
 
 /// A bind that is told which address to take and not which port fails with EADDRNOTAVAIL for want of the address, and
-/// with EADDRINUSE for want of a port (`__inet_bind` in net/ipv4/af_inet.c).
+/// with EADDRINUSE for want of a port (`__inet_bind` in `net/ipv4/af_inet.c`).
 pub(super) fn local_limit(attempt: &Attempt) -> Cause {
     match (attempt.stage, attempt.errno.as_deref().unwrap_or_default()) {
         (Stage::Bind, "EADDRNOTAVAIL") => Cause::SourceNotLocal,
