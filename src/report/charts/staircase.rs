@@ -231,7 +231,14 @@ fn draw(scene: &mut Scene, panel: &Panel, area: Area, columns: &[Area], left: f6
     let top = panel.top();
     let y = |value: f64| area.bottom - area.height() * value / top;
     scene.horizontal(area.bottom, area.left, area.right, 1.5, palette.muted);
-    for tick in scale::ticks(top, 2.5).into_iter().skip(1) {
+    let known = |line: &Line| line.values.iter().any(Option::is_some);
+    if panel.bars.is_empty() && !panel.lines.iter().any(known) {
+        let words = "too few clients for percentiles";
+        let told = Text::new(words, area.left + 12.0, area.middle(), SMALL, palette.muted);
+        scene.text(told.centred());
+    }
+    let ticks = scale::ticks(top, 2.5);
+    for tick in ticks.into_iter().skip(1).filter(|tick| *tick > 1e-6) {
         scene.horizontal(y(tick), area.left, area.right, 1.0, palette.grid);
         let label = Text::new(
             (panel.told)(tick),
@@ -288,6 +295,12 @@ fn draw(scene: &mut Scene, panel: &Panel, area: Area, columns: &[Area], left: f6
             let close = dashed.and_then(|line| line.values[n]).map(y);
             let close = close.filter(|above| (0.0..CLOSE).contains(&(y(value) - above)));
             let foot = close.unwrap_or_else(|| y(value)) - 8.0;
+            // A number through which another line would go says less than none.
+            let band = foot - SMALL..foot + 3.0;
+            let mut others = panel.lines.iter().filter(|other| !other.dashed);
+            if others.any(|other| other.values[n].is_some_and(|other| band.contains(&y(other)))) {
+                continue;
+            }
             let middle = f64::midpoint(column.left, column.right);
             let told = Text::new((panel.told)(value), middle, foot, SMALL, palette.ink);
             let room = Area {
