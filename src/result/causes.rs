@@ -21,7 +21,7 @@ pub enum Cause {
     SynDroppedAcceptQueueFull,
     /// The SYN queue was full when its SYNs arrived.
     SynDroppedSynQueueFull,
-    /// The queue of an `AF_UNIX` socket was full: connect() does not wait, EAGAIN.
+    /// The queue of an `AF_UNIX` socket was full: `connect()` does not wait, EAGAIN.
     UnixQueueFull,
     /// The ACK that carried a SYN cookie met a full accept queue; nobody repeats it.
     CookieAckDropped,
