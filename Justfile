@@ -16,6 +16,14 @@ report RUN="latest":
 claims:
     cargo run --release -- run facts cases overflow-policy ghosts syn-queue syn-schedule huge-backlog refused defer-accept reuseport-close shock-absorber
 
+# the load tools that are installed, on one listener: what they claim beside what the kernel counted (docs/tools.md)
+tools:
+    cargo run --release -- run tools
+
+# what curl, nginx, Python, Node and Go print for each fate of a connection (the table in README.md)
+symptoms:
+    cargo run --release -- run symptoms --jobs 4
+
 # run real servers as they come, and write the table of what they ask for (docs/survey.md)
 survey:
     cargo build --release --examples
@@ -25,14 +33,6 @@ survey:
 # nginx before and after: neither limit raised, one of them, both (one chart)
 tuning:
     cargo run --release -- run tuning
-
-# the load tools that are installed, on one listener: what they claim beside what the kernel counted (docs/tools.md)
-tools:
-    cargo run --release -- run tools
-
-# what curl, nginx, Python, Node and Go print for each fate of a connection (the table in README.md)
-symptoms:
-    cargo run --release -- run symptoms --jobs 4
 
 # every test that needs only Rust and the kernel
 test:

@@ -94,7 +94,7 @@ fn listening() -> Outcome<(Topology, Server)> {
         .server
         .own()
         .cloned()
-        .ok_or("arm B has no server of its own")?;
+        .ok_or("arm-b has the lab's own server")?;
     let server = topology
         .server
         .run(move || Server::open(ip, &spec, &protocol))??;

@@ -333,11 +333,11 @@ fn scripted() -> Measured {
         attempts,
         accepts: Vec::new(),
         program: None,
-        tool: None,
         pending: Vec::new(),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),
         ended_us: 0,
+        tool: None,
         wire: Some(WireLog {
             packets,
             ..WireLog::default()

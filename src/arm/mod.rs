@@ -365,6 +365,12 @@ impl Arm {
                     .into(),
             );
         }
+        if self.link.kind == LinkKind::Here && client.is_tool() {
+            return Err(
+                "client.command: a program runs in a namespace only; remove link.kind = \"here\""
+                    .into(),
+            );
+        }
         if let Some(own) = self.server.own() {
             own.answer.check(&self.protocol)?;
         }

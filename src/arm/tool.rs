@@ -7,7 +7,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClientSpec, ProgramSpec, Span};
+use super::{ClientSpec, ProgramSpec, Span, Start};
 
 /// What a load tool says of its connections, as patterns on its output. Of each pattern the first group must match
 /// a number; where it matches several times, the numbers are added up.
@@ -76,6 +76,17 @@ impl ClientSpec {
                 Some((key, _)) => Err(format!("client.{key} needs client.command")),
                 None => Ok(()),
             };
+        }
+        let of_clients = [
+            ("connections", self.connections != 1),
+            ("workers", self.workers.is_some()),
+            ("start", self.start != Start::Together),
+            ("spread", self.spread != Span::default()),
+        ];
+        if let Some((key, _)) = of_clients.into_iter().find(|(_, is_there)| *is_there) {
+            return Err(format!(
+                "client.{key}: a load tool opens its own connections; remove the key, and say it in client.command"
+            ));
         }
         if self.most() == Span::default() {
             return Err("client.limit must be longer than 0s".into());
@@ -185,6 +196,10 @@ mod tests {
         for (client, part) in [
             ("limit = \"3s\"", "client.limit needs client.command"),
             ("command = [\"ab\"]", "where is the server?"),
+            (
+                "command = [\"ab\", \"{url}\"]\nconnections = 9",
+                "opens its own connections",
+            ),
             (
                 "command = [\"ab\", \"{url}\"]\nclaims.failed = \"x(\"",
                 "unclosed group",

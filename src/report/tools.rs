@@ -45,10 +45,20 @@ pub(super) fn text(results: &Results, width: usize) -> String {
             row
         })
         .collect();
-    let table = lines(&heads, &rows);
+    let mut table = lines(&heads, &rows);
+    let fits = table.iter().all(|line| line.chars().count() <= width);
+    if !fits {
+        // Each name stands on a line of its own.
+        let cells: Vec<Vec<String>> = rows.iter().map(|row| row[1..].to_vec()).collect();
+        table = lines(&heads[1..], &cells);
+    }
     let (heads, rows) = table.split_at(table.len() - rows.len());
     let mut text = heads.join("\n") + "\n";
     for (arm, row) in arms(results).zip(rows) {
+        if !fits {
+            text.push_str(&arm.name);
+            text.push('\n');
+        }
         text.push_str(row);
         text.push('\n');
         if !asks(arm) {

@@ -12,4 +12,5 @@ mod pipeline;
 mod schema;
 mod sysctl_files;
 mod tidy;
+mod tools;
 mod trust;

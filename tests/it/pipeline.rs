@@ -122,10 +122,10 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         attempts,
         accepts,
         program: None,
-        tool: None,
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
+        tool: None,
         ended_us: 1_000,
         wire: None,
     }

@@ -86,7 +86,7 @@ fn shares_of_reuseport() {
     let accepted: Vec<u32> = result.trials[0]
         .listeners
         .iter()
-        .map(|one| one.accepted.expect("our own server tells"))
+        .filter_map(|one| one.accepted)
         .collect();
     assert_eq!(accepted.iter().sum::<u32>(), 2_000);
     assert!(

@@ -165,13 +165,13 @@ pub(super) fn counters(story: &Story<'_>) -> String {
             n => format!("No overflow was counted in any of {n} arms"),
         };
     }
-    let lost = arm
-        .outcomes
-        .as_ref()
-        .map(|one| one.attempts - one.count(Outcome::Ok))
-        .filter(|n| *n > 0.0);
     let counted = format!("{}: {}", arm.label, arm.overflowed());
-    match lost {
+    let Some(outcomes) = &arm.outcomes else {
+        // Of a load tool's clients nothing is known.
+        return counted;
+    };
+    let lost = outcomes.attempts - outcomes.count(Outcome::Ok);
+    match Some(lost).filter(|n| *n > 0.0) {
         // A client sends a handful of SYNs: where fewer lost, others overflowed too and came through.
         Some(lost) if *overflows > lost && *overflows < lost * 8.0 => format!(
             "{counted} for {} losing clients, as every repeated SYN counts again",

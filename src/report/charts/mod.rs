@@ -117,13 +117,22 @@ pub fn charts(
 fn figures(results: &Results, observations: &[Observation], options: Options) -> Vec<Figure> {
     let story = story::Story::of(results, observations);
     let Options { theme, size } = options;
+    let (depth, counters) = (
+        depth::chart(&story, size, theme),
+        counters::chart(&story, size, theme),
+    );
+    let mut trials = results.arms.iter().flat_map(|arm| &arm.trials);
+    if trials.all(|trial| trial.attempts.is_none()) {
+        // Load tools keep no record of their attempts: charts of these would show nothing.
+        return vec![depth, counters];
+    }
     let mut figures = vec![comparison::chart(&story, size, theme)];
     figures.extend(heat::chart(&story, size, theme));
     figures.extend([
         bars::outcomes(&story, size, theme),
-        depth::chart(&story, size, theme),
+        depth,
         latency::chart(&story, size, theme),
-        counters::chart(&story, size, theme),
+        counters,
     ]);
     figures
 }

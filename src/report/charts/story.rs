@@ -202,8 +202,12 @@ impl ArmStory<'_> {
         }
     }
 
-    /// Why no trial is valid, in a word.
+    /// Why nothing is known of its clients, in a word.
     pub(super) fn problem(&self) -> String {
+        let mut trials = self.result.trials.iter();
+        if trials.any(|trial| trial.tool.is_some()) {
+            return "a load tool's".into();
+        }
         let status = self
             .result
             .trials
