@@ -124,7 +124,6 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         attempts,
         accepts,
         program: None,
-        tool: None,
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),

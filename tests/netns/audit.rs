@@ -140,6 +140,7 @@ fn half_open() -> Result<(), Failed> {
         accept_delay: Span::default(),
         accept: AcceptPolicy::Never,
         accept_from: Span::default(),
+        family: None,
         answer: Answer::default(),
         listen: true,
         reuseport: 1,

@@ -151,6 +151,7 @@ fn killed() -> Result<(), Failed> {
         let mut lab = Command::new(crate::program())
             .args(["run", "server.toml", "-q", "--no-charts"])
             .current_dir(folder.path())
+            .env("TMPDIR", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -285,6 +286,13 @@ fn bad_ends() -> Result<(), Failed> {
              server.package = \"such-a-package\""
                 .to_owned(),
         ),
+        (
+            "behind",
+            text(
+                "exec no-such-server",
+                "server.package = \"another-package\"",
+            ),
+        ),
     ] {
         fs::write(arms.join(format!("{name}.toml")), text)?;
     }
@@ -304,13 +312,13 @@ fn bad_ends() -> Result<(), Failed> {
         format!("{}: {}", trial["status"], trial["reason"])
     };
 
-    let (code, missing) = lab(&["missing"])?;
+    let (code, missing) = lab(&["missing", "behind"])?;
     assert_eq!(code, Some(3));
-    let text = reason(&missing, 0);
-    assert!(
-        text.contains("skipped") && text.contains("apt-get install such-a-package"),
-        "{text}"
-    );
+    for (n, package) in [(0, "such-a-package"), (1, "another-package")] {
+        let text = reason(&missing, n);
+        let says = format!("apt-get install {package}");
+        assert!(text.contains("skipped") && text.contains(&says), "{text}");
+    }
 
     let (code, document) = lab(&["dies", "never", "--out", "none"])?;
     assert_eq!(code, Some(4), "{document}");
