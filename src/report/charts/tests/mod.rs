@@ -150,6 +150,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         attempts,
         accepts: Vec::new(),
         program: None,
+        tool: None,
         pending: Vec::new(),
         cpu: Cpu::default(),
         generator: Generator::default(),
