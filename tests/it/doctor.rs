@@ -54,7 +54,7 @@ fn needs_follow_from_the_arms() {
         Need::Veth,
         Need::Ipv6,
         Need::Threads(7),
-        Need::OpenFiles(664),
+        Need::OpenFiles(78),
     ] {
         assert!(more.contains(&need), "{need} in {more:?}");
     }
