@@ -7,7 +7,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClientSpec, ProgramSpec, Span, Start};
+use super::{Bind, ClientSpec, Engine, ProgramSpec, Span, Start};
 
 /// What a load tool says of its connections, as patterns on its output. Of each pattern the first group must match
 /// a number; where it matches several times, the numbers are added up.
@@ -82,6 +82,14 @@ impl ClientSpec {
             ("workers", self.workers.is_some()),
             ("start", self.start != Start::Together),
             ("spread", self.spread != Span::default()),
+            ("jitter", self.jitter != Span::default()),
+            ("rate", self.rate.is_some()),
+            ("concurrency", self.concurrency.is_some()),
+            ("duration", self.duration != Span::default()),
+            ("engine", self.engine != Engine::default()),
+            ("sources", self.sources.is_some()),
+            ("bind", self.bind != Bind::default()),
+            ("hold", self.hold != Span::default()),
         ];
         if let Some((key, _)) = of_clients.into_iter().find(|(_, is_there)| *is_there) {
             return Err(format!(

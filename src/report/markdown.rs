@@ -26,7 +26,7 @@ pub(super) fn readme(
     }
     setting(&mut text, manifest, observations, results);
     text += "## Result\n\n";
-    for line in table::not_reached(results) {
+    for line in super::verdicts::not_reached(results) {
         let _ = writeln!(text, "**{line}.**\n");
     }
     comparison(&mut text, results);

@@ -16,6 +16,7 @@ mod samples;
 mod staircase;
 mod table;
 mod tools;
+mod verdicts;
 
 use charts::Chart;
 
@@ -30,7 +31,8 @@ pub use claims::{claims, claims_markdown};
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
 pub use staircase::staircases;
-pub use table::{comparison, not_reached, verdicts};
+pub use table::comparison;
+pub use verdicts::{not_reached, verdicts};
 
 /// A derived file of a run folder: its name and its bytes.
 pub type File = (String, Vec<u8>);
