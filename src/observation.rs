@@ -390,6 +390,9 @@ pub struct Accept {
     pub at_us: u64,
     /// Which of the listening sockets it came from.
     pub listener: usize,
+    /// Which of the acceptors got it, where several share the socket.
+    #[serde(default)]
+    pub acceptor: u32,
     /// The client.
     pub peer: Peer,
     /// The error that the server met on it, as the errno's name; `EOF` when the client had closed.

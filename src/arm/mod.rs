@@ -424,6 +424,12 @@ impl Arm {
         if let Some(own) = self.server.own() {
             own.answer.check(&self.protocol)?;
             self.check_family(own)?;
+            if own.acceptors > 1 && self.protocol.speaks_first != SpeaksFirst::Server {
+                return Err(
+                    "server.acceptors answer as soon as they accept: remove protocol.speaks-first"
+                        .into(),
+                );
+            }
         }
         if self.link.kind == LinkKind::Here && self.server.program().is_some() {
             return Err(

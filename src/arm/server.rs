@@ -26,6 +26,8 @@ pub struct ServerSpec {
     pub listen: bool,
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
     pub reuseport: u32,
+    /// How many threads accept from the only socket, each with an epoll of its own (`EPOLLEXCLUSIVE`, `epoll_ctl(2)`).
+    pub acceptors: u32,
     /// How many ports it listens on, each with a socket of its own; clients use them in turn.
     pub ports: u32,
     /// `TCP_DEFER_ACCEPT`, in whole seconds (tcp(7)); absent means off.
@@ -42,6 +44,30 @@ impl ServerSpec {
         self.close_first_at.is_some() || self.descriptors.is_some_and(|one| one.when_out.closes())
     }
 
+    fn check_acceptors(&self) -> Result<(), String> {
+        if self.acceptors == 0 || self.acceptors > 64 {
+            return Err(format!(
+                "server.acceptors = {}: from 1 to 64 threads can accept",
+                self.acceptors
+            ));
+        }
+        let of_one = [
+            ("accept", self.accept != AcceptPolicy::Loop),
+            ("listen", !self.listen),
+            ("reuseport", self.reuseport > 1),
+            ("ports", self.ports > 1),
+            ("close-first-at", self.close_first_at.is_some()),
+            ("descriptors", self.descriptors.is_some()),
+        ];
+        match of_one.into_iter().find(|(_, is_there)| *is_there) {
+            Some((key, _)) if self.acceptors > 1 => Err(format!(
+                "server.acceptors = {} share one socket and accept in a loop: remove server.{key}",
+                self.acceptors
+            )),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.reuseport == 0 || self.reuseport > 64 {
             return Err(format!(
@@ -49,6 +75,7 @@ impl ServerSpec {
                 self.reuseport
             ));
         }
+        self.check_acceptors()?;
         if self.ports == 0 || self.ports > 64 {
             return Err(format!(
                 "server.ports = {}: from 1 to 64 ports can be listened on",

@@ -123,6 +123,9 @@ struct ServerTable {
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     reuseport: Option<u32>,
+    /// How many threads accept from the only socket, each with an epoll of its own; 1 is a plain accept loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acceptors: Option<u32>,
     /// How many ports it listens on, each with a socket of its own; clients use them in turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     ports: Option<u32>,
@@ -213,6 +216,7 @@ impl ServerTable {
             listen: self.listen.unwrap_or(true),
             reuseport: self.reuseport.unwrap_or(1),
             ports: self.ports.unwrap_or(1),
+            acceptors: self.acceptors.unwrap_or(1),
             defer_accept: self.defer_accept,
             close_first_at: self.close_first_at,
             descriptors: self.descriptors,
@@ -229,6 +233,7 @@ impl ServerTable {
             ("listen", self.listen.is_some()),
             ("reuseport", self.reuseport.is_some()),
             ("ports", self.ports.is_some()),
+            ("acceptors", self.acceptors.is_some()),
             ("defer-accept", self.defer_accept.is_some()),
             ("close-first-at", self.close_first_at.is_some()),
             ("descriptors", self.descriptors.is_some()),
@@ -271,6 +276,7 @@ impl From<Server> for ServerTable {
                 listen: Some(own.listen),
                 reuseport: Some(own.reuseport),
                 ports: (own.ports > 1).then_some(own.ports),
+                acceptors: (own.acceptors > 1).then_some(own.acceptors),
                 defer_accept: own.defer_accept,
                 close_first_at: own.close_first_at,
                 descriptors: own.descriptors,

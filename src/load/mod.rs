@@ -1,6 +1,7 @@
 //! The two ends of an experiment: the slow-accept server and the flood client, both of plain threads; for very many
 //! connections the client is driven by events.
 
+mod acceptors;
 mod attempt;
 mod caller;
 mod clock;
@@ -10,6 +11,7 @@ mod events;
 mod flood;
 mod http;
 mod interrupt;
+mod log;
 mod pace;
 mod schedule;
 mod server;
@@ -19,6 +21,7 @@ mod unix;
 pub use clock::Clock;
 pub use flood::{Flood, FloodError, Harvest};
 pub use interrupt::Interrupt;
+pub use log::ServerLog;
 pub use schedule::Schedule;
-pub use server::{Server, ServerError, ServerLog};
+pub use server::{Server, ServerError};
 pub use target::{Progress, Target};

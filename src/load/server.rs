@@ -3,7 +3,6 @@
 //! One thread waits for everything at once, so that a client that stays silent never holds up the accept loop.
 //! Answering takes no time of its own: the pause after each accept is the whole service time.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
@@ -16,17 +15,18 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
+use super::acceptors::Acceptors;
 use super::attempt::errno_of;
 use super::caller::{self, Caller, Heard};
 use super::clock::thread_cpu_us;
 use super::descriptors::Scarcity;
+use super::log::ServerLog;
 use super::pace::Pace;
 use super::unix;
 use crate::arm::{Protocol as Conversation, ServerFamily, ServerSpec, WhenOut};
-use crate::observation::{Accept, Peer};
 use crate::sys;
 
 /// A server that could not be started or failed.
@@ -62,39 +62,6 @@ pub struct Server {
     stop: Arc<EventFd>,
     begin: Option<mpsc::Sender<(Clock, mpsc::SyncSender<()>)>>,
     thread: Option<JoinHandle<Result<ServerLog, ServerError>>>,
-}
-
-/// What the server saw.
-#[derive(Debug, Default)]
-pub struct ServerLog {
-    /// Every accepted connection, in order.
-    pub accepts: Vec<Accept>,
-    /// `accept()` calls that failed, by errno.
-    pub failures: BTreeMap<String, u64>,
-    /// When the first of the listening sockets was closed.
-    pub first_closed_us: Option<u64>,
-    /// The thread's processor time.
-    pub cpu_us: Option<u64>,
-}
-
-impl ServerLog {
-    /// Notes an accepted connection; its place in the log.
-    fn accepted(&mut self, at_us: u64, listener: usize, peer: &SockAddr) -> Option<usize> {
-        let inet = peer.as_socket().map(Peer::Inet);
-        let unix = || {
-            Some(Peer::Unix {
-                client: unix::number(peer)?,
-            })
-        };
-        let peer = inet.or_else(unix)?;
-        self.accepts.push(Accept {
-            at_us,
-            listener,
-            peer,
-            error: None,
-        });
-        Some(self.accepts.len() - 1)
-    }
 }
 
 impl Server {
@@ -154,6 +121,16 @@ impl Server {
                 })?;
                 // `begin` waits for this; if it has gone, so will the next wait.
                 let _ = ready.send(());
+                if spec.acceptors > 1 {
+                    return Acceptors {
+                        socket: &sockets[0],
+                        stop: &*stop,
+                        spec: &spec,
+                        protocol: &protocol,
+                        clock,
+                    }
+                    .run();
+                }
                 Loop {
                     sockets: if spec.listen { &sockets } else { &[] },
                     stop: &stop,
@@ -286,7 +263,7 @@ fn listening_locally(backlog: i32) -> Result<Socket, ServerError> {
 
 /// The pause after an `accept()` that failed for want of descriptors or memory: the connection stays in the
 /// queue, and trying again at once would only burn the processor.
-const AFTER_FAILURE_US: u64 = 10_000;
+pub(super) const AFTER_FAILURE_US: u64 = 10_000;
 /// The pause of a loop that sleeps when it has no descriptor.
 const SLEEP_US: u64 = 100_000;
 
@@ -406,7 +383,7 @@ impl Loop<'_> {
             Ok((socket, peer)) => {
                 let at_us = self.clock.now_us();
                 self.pace.accepted(at_us);
-                if let Some(n) = self.log.accepted(at_us, listener, &peer) {
+                if let Some(n) = self.log.accepted(at_us, listener, 0, &peer) {
                     if caller::waits(self.protocol) {
                         self.open.push(Caller::new(n, socket));
                     } else {
@@ -440,7 +417,7 @@ impl Loop<'_> {
                 if let Some(scarcity) = &mut self.scarcity {
                     scarcity.with_reserve(self.stop, || {
                         if let Ok((_, peer)) = sockets[listener].accept4(libc::SOCK_CLOEXEC) {
-                            log.accepted(now_us, listener, &peer);
+                            log.accepted(now_us, listener, 0, &peer);
                         }
                     });
                 }

@@ -85,17 +85,18 @@ pub(super) struct Composition {
 }
 
 impl Composition {
-    /// That of these arms; `None` when they are no matrix, or nobody was lost.
+    /// That of these arms; `None` when they are no matrix, nobody was lost, or their clients are not equally many:
+    /// then a cell is not to be taken from another.
     pub(super) fn of(arms: &[ArmResult]) -> Option<Self> {
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         let matrix = Matrix::of(&names)?;
         let cells: Vec<_> = arms.iter().map(parts).collect();
         let is_lost = |cell: &Parts<Lot>| cell.parts.iter().any(|(lot, _)| *lot != Lot::Well);
-        cells
-            .iter()
-            .flatten()
-            .any(is_lost)
-            .then_some(Self { matrix, cells })
+        let mut known = cells.iter().flatten();
+        let attempts = known.next()?.attempts;
+        let as_many = known.all(|cell| (cell.attempts - attempts).abs() < 0.5);
+        let any_lost = cells.iter().flatten().any(is_lost);
+        (as_many && any_lost).then_some(Self { matrix, cells })
     }
 
     /// The lots that occur.

@@ -19,8 +19,20 @@ pub(super) fn sentence(listeners: &[ListenerResult]) -> Option<String> {
         return None;
     }
     let counts: Vec<u32> = listeners.iter().filter_map(|one| one.accepted).collect();
+    if counts.len() != listeners.len() {
+        return None;
+    }
+    judged("socket", &counts)
+}
+
+/// The same of the acceptors that share one socket: the kernel wakes whoever waits first in the row.
+pub(super) fn of_acceptors(counts: &[u32]) -> Option<String> {
+    judged("acceptor", counts)
+}
+
+fn judged(what: &str, counts: &[u32]) -> Option<String> {
     let all: u32 = counts.iter().sum();
-    if counts.len() != listeners.len() || counts.len() < 2 || all == 0 {
+    if counts.len() < 2 || all == 0 {
         return None;
     }
     let share = 1.0 / f64::from(u32::try_from(counts.len()).ok()?);
@@ -38,7 +50,7 @@ pub(super) fn sentence(listeners: &[ListenerResult]) -> Option<String> {
     } else {
         "uneven, by more than chance explains".to_owned()
     };
-    Some(format!("Accepts by socket: {}: {judged}.", told.join(", ")))
+    Some(format!("Accepts by {what}: {}: {judged}.", told.join(", ")))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod books;
 mod causes;
 mod claims;
 mod compare;
+mod deltas;
 mod derive;
 mod expect;
 mod figures;
@@ -161,6 +162,9 @@ pub struct TrialResult {
     pub accepted: Option<u32>,
     /// Who says so.
     pub accepted_by: AcceptedBy,
+    /// Accepted connections of each acceptor, where several share a socket; else absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accepted_by_acceptor: Vec<u32>,
     /// `accept()` calls that failed, by errno.
     pub accept_failures: BTreeMap<String, u64>,
     /// Accepted connections whose client had given up.

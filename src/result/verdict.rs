@@ -66,6 +66,7 @@ pub(super) fn text(
     sentences.extend(why::causes(summary, trial));
     sentences.extend(why::repeated_handshakes(trial));
     sentences.extend(balance::sentence(&trial.listeners));
+    sentences.extend(balance::of_acceptors(&trial.accepted_by_acceptor));
     sentences.extend(wasted(&shown));
     sentences.extend(by_the_kernel(trial, &shown));
     sentences.extend(one_by_one(&trial.listeners));

@@ -65,6 +65,7 @@ pub(crate) fn accept(at_us: u64, port: u16) -> Accept {
     Accept {
         at_us,
         listener: 0,
+        acceptor: 0,
         peer: Peer::Inet(([127, 0, 0, 1], port).into()),
         error: None,
     }

@@ -145,6 +145,7 @@ fn half_open() -> Result<(), Failed> {
         listen: true,
         reuseport: 1,
         ports: 1,
+        acceptors: 1,
         defer_accept: Some(Span::from_ms(30_000)),
         close_first_at: None,
         descriptors: None,

@@ -241,7 +241,8 @@ fn out_of_files() -> Result<(), Failed> {
         causes[&Cause::NotAnswered],
         causes[&Cause::WaitedInAcceptQueue],
     );
-    assert!(served > 20 && served < 64, "{causes:?}");
+    // A client that has left makes room for another.
+    assert!(served > 20 && waiting > 0, "{causes:?}");
     assert_eq!(served + waiting, 150, "{causes:?}");
     Ok(())
 }

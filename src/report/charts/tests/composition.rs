@@ -114,3 +114,14 @@ fn without_a_matrix_or_losers_there_is_nothing_to_conclude() {
     let quiet = ["m/b=1", "m/b=2"].map(|name| (name.to_owned(), Some(super::quiet())));
     assert_eq!(conclusions(&run(quiet.into()).results), None);
 }
+
+#[test]
+fn steps_of_a_load_are_not_taken_from_each_other() {
+    let run = run(vec![
+        ("steps/rate=50".into(), Some(fates(0, 0))),
+        ("steps/rate=80".into(), Some(fates(30, 0))),
+    ]);
+    assert_eq!(conclusions(&run.results), None);
+    let figures = figures(&run.results, &run.observations, Options::default());
+    assert!(figures.iter().all(|one| one.id.file_stem() != "fates"));
+}
