@@ -446,7 +446,6 @@ impl Arm {
         self.server.check()
     }
 
-    /// Only what belongs to a network namespace may be written: anything else would be the host's.
     /// An `AF_UNIX` socket has no link, no source address and no host.
     fn check_family(&self, own: &ServerSpec) -> Result<(), String> {
         let of_tcp = [
@@ -463,6 +462,7 @@ impl Arm {
         }
     }
 
+    /// Only what belongs to a network namespace may be written: anything else would be the host's.
     fn check_sysctls(&self) -> Result<(), String> {
         let named = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.');
         for name in self.sysctl.keys() {

@@ -182,7 +182,11 @@ pub(super) fn steps(table: &mut Table) -> Result<(), String> {
         .or_insert_with(|| Value::Table(Table::new()));
     let matrix = matrix.as_table_mut().ok_or("matrix: not a table")?;
     for (key, levels) in factors {
-        matrix.insert(format!("client.{key}"), levels);
+        if matrix.insert(format!("client.{key}"), levels).is_some() {
+            return Err(format!(
+                "client.{key} is a list and stands in [matrix] too: name its levels in one place"
+            ));
+        }
     }
     Ok(())
 }

@@ -101,6 +101,7 @@ impl ServerSpec {
                 ("defer-accept", self.defer_accept.is_some()),
                 ("close-first-at", self.close_first_at.is_some()),
                 ("listen = false", !self.listen),
+                ("answer = \"reset\"", self.answer.resets()),
             ];
             if let Some((key, _)) = of_tcp.into_iter().find(|(_, is_there)| *is_there) {
                 return Err(format!(
@@ -245,6 +246,11 @@ impl Default for Answer {
 }
 
 impl Answer {
+    /// Whether any client is told by a reset.
+    pub fn resets(&self) -> bool {
+        self.turns.iter().any(|word| word == RESET)
+    }
+
     /// What the `n`-th accepted client is told.
     pub fn turn(&self, n: usize) -> Reply<'_> {
         match self.turns[n % self.turns.len()].as_str() {

@@ -78,7 +78,10 @@ impl Arm {
         };
         let client = ClientSpec {
             connections: 1,
-            rate: None,
+            rate: self
+                .client
+                .rate
+                .filter(|_| self.client.concurrency.is_some()),
             concurrency: None,
             workers: None,
             ..self.client.clone()
@@ -115,6 +118,11 @@ impl Arm {
             },
             LoadKind::Concurrency => ClientSpec {
                 concurrency: Some(load),
+                // What all of them together start at most is a setting, not the load.
+                rate: self
+                    .client
+                    .rate
+                    .filter(|_| self.client.concurrency.is_some()),
                 connections: load,
                 duration,
                 spread: Span::default(),
@@ -123,6 +131,7 @@ impl Arm {
                 ..spec
             },
             LoadKind::Burst => ClientSpec {
+                rate: None,
                 connections: load,
                 ..spec
             },
@@ -170,6 +179,16 @@ mod tests {
         let cell = arm("m/backlog=1,connections=7", "connections = 7\nworkers = 3");
         assert_eq!(cell.without_load().name, "m/backlog=1");
         assert_eq!(arm("k01-a", "").without_load().name, "k01-a");
+    }
+
+    #[test]
+    fn a_closed_loop_keeps_its_pace() {
+        let paced = arm("x", "concurrency = 5\nrate = \"100/s\"\nduration = \"2s\"");
+        let more = paced.with_load(LoadKind::Concurrency, 8, Span::from_ms(2_000));
+        let more = more.unwrap();
+        assert_eq!(more.client.rate, paced.client.rate);
+        assert_eq!(more.client.concurrency, Some(8));
+        assert_eq!(more.without_load(), paced.without_load());
     }
 
     #[test]

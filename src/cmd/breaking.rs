@@ -90,6 +90,9 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
         args.charts.options(),
     )?;
     if args.json {
+        for why in &cannot {
+            eprintln!("{why}");
+        }
         print(&render::json(&results))?;
     } else {
         print(&render::staircases(&results, width()))?;
@@ -116,6 +119,12 @@ fn the_one(args: &BreakArgs) -> Result<Arm, Error> {
             if first.link.kind == LinkKind::Here {
                 return Err(Error::Usage(format!(
                     "arm {} has link.kind = \"here\": loads are only searched for in namespaces of their own; give it another link with --set link.kind=loopback",
+                    first.name
+                )));
+            }
+            if first.client.is_tool() {
+                return Err(Error::Usage(format!(
+                    "arm {} has a load tool, which says itself how much it does: loads are only searched for with the lab's own clients",
                     first.name
                 )));
             }

@@ -239,11 +239,12 @@ impl Running {
         if said != Said::Right {
             return self.end(Ended::WrongAnswer, Close::Now, clock);
         }
-        let close = match target.hold_us {
+        let (hold_us, now_us) = (target.hold_us, clock.now_us());
+        let close = match hold_us {
             0 => Close::Now,
-            hold_us => Close::AtUs(clock.now_us().saturating_add(hold_us)),
+            hold_us => Close::AtUs(now_us.saturating_add(hold_us)),
         };
-        self.end(Ended::Answered, close, clock)
+        self.end_at(Ended::Answered, close, now_us)
     }
 
     /// A system call on its behalf failed.
@@ -253,12 +254,16 @@ impl Running {
     }
 
     /// Closes the record.
-    fn end(mut self, ended: Ended, close: Close, clock: Clock) -> Step {
+    fn end(self, ended: Ended, close: Close, clock: Clock) -> Step {
+        self.end_at(ended, close, clock.now_us())
+    }
+
+    fn end_at(mut self, ended: Ended, close: Close, now_us: u64) -> Step {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
         self.record.ended = ended;
-        self.record.ended_us = clock.now_us();
+        self.record.ended_us = now_us;
         Step::Ended(self.record, Some(self.socket), close)
     }
 

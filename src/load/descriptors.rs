@@ -4,8 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit};
+use socket2::Socket;
 
 use crate::arm::Descriptors;
+use crate::sys;
+
+/// The highest limit of open files that is filled: the kernel's usual ceiling (`fs.nr_open`).
+const MOST_FILES: u64 = 1 << 20;
 
 /// What takes the places that are not free.
 pub(super) struct Scarcity {
@@ -15,10 +21,19 @@ pub(super) struct Scarcity {
 }
 
 impl Scarcity {
-    /// Leaves the table that the process's threads share (`CLONE_FILES`, unshare(2)), and fills it with copies of
-    /// `any` up to the limit. From here on the thread's descriptors are its own, and end with it.
-    pub(super) fn begin(spec: Descriptors, any: impl AsFd) -> io::Result<Self> {
+    /// Leaves the table that the process's threads share (`CLONE_FILES`, unshare(2)), keeps its listening sockets and
+    /// `any` of what stood there, and fills it with copies of `any` up to the limit. From here on the thread's
+    /// descriptors are its own, and end with it.
+    pub(super) fn begin(spec: Descriptors, sockets: &[Socket], any: impl AsFd) -> io::Result<Self> {
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        if limit > MOST_FILES {
+            return Err(io::Error::other(format!(
+                "a limit of {limit} open files is too high to be filled; run it after `ulimit -n 65536`"
+            )));
+        }
         unshare(CloneFlags::CLONE_FILES)?;
+        let kept = sockets.iter().map(AsFd::as_fd).chain([any.as_fd()]);
+        sys::close_all_but(&kept.collect::<Vec<_>>())?;
         let copy = || any.as_fd().try_clone_to_owned();
         let reserve = spec.reserves().then(copy).transpose()?;
         let mut fillers = Vec::new();

@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use super::Clock;
 use super::attempt::{Close, Running, Step};
 use super::flood::{FloodError, Share, Shared};
-use super::schedule::Turn;
+use super::schedule::{Last, Turn};
 use super::target::Target;
 use crate::observation::Attempt;
 use crate::sys;
@@ -111,11 +111,8 @@ impl Engine<'_> {
     }
 
     /// The next attempt of a worker that is free.
-    fn take_turn(&mut self, worker: u32, last_us: Option<u64>) {
-        let turn = self
-            .shared
-            .schedule
-            .turn(worker, last_us, self.clock.now_us());
+    fn take_turn(&mut self, worker: u32, last: Option<Last>) {
+        let turn = self.shared.schedule.turn(worker, last, self.clock.now_us());
         let turn = turn.map(|Turn { n, intended_us }| Reverse((intended_us, n, worker)));
         self.turns.extend(turn);
     }
@@ -138,7 +135,7 @@ impl Engine<'_> {
 
     fn take_in(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), FloodError> {
         let done = done.map_err(|error| FloodError::Worker(error.to_string()))?;
-        self.take_turn(done.worker, Some(done.attempt.intended_us));
+        self.take_turn(done.worker, Some(Last::from(&done.attempt)));
         self.share.attempts.push(done.attempt);
         self.share.held.extend(done.held);
         Ok(())

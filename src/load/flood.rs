@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::attempt::{Close, Running, Step};
 use super::clock::thread_cpu_us;
-use super::schedule::Turn;
+use super::schedule::{Last, Turn};
 use super::target::{Progress, Target};
 use super::{Clock, Schedule, events};
 use crate::arm::{ClientSpec, Engine, Start};
@@ -281,11 +281,11 @@ impl Shared {
     /// One attempt after the other, as long as there are any left for this worker.
     fn in_turn(&self, worker: u32, clock: Clock) -> Result<Share, FloodError> {
         let mut share = Share::default();
-        let mut last_us = None;
-        while let Some(Turn { n, intended_us }) =
-            self.schedule.turn(worker, last_us, clock.now_us())
-        {
-            last_us = Some(intended_us);
+        while let Some(Turn { n, intended_us }) = self.schedule.turn(
+            worker,
+            share.attempts.last().map(Last::from),
+            clock.now_us(),
+        ) {
             let mut wake = self.wait(&mut Vec::new(), clock.until(intended_us))?;
             if wake == Wake::Interrupted {
                 return Ok(share);

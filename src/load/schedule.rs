@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::arm::{ClientSpec, Loop};
+use crate::observation::{Attempt, Ended};
 use crate::random::SplitMix64;
 
 /// The start times of a flood, handed out one by one.
@@ -32,6 +33,27 @@ pub(super) struct Turn {
     /// When it is meant to start.
     pub(super) intended_us: u64,
 }
+
+/// What matters of a worker's last attempt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
+    /// When it was meant to start.
+    intended_us: u64,
+    /// Whether a system call failed.
+    failed: bool,
+}
+
+impl From<&Attempt> for Last {
+    fn from(attempt: &Attempt) -> Self {
+        Self {
+            intended_us: attempt.intended_us,
+            failed: attempt.ended == Ended::Error,
+        }
+    }
+}
+
+/// The pause of a closed loop's worker after an attempt that failed.
+const AFTER_FAILURE_US: u64 = 1_000;
 
 impl Schedule {
     /// The schedule of these settings; what is left to chance is decided by the seed.
@@ -67,9 +89,11 @@ impl Schedule {
         }
     }
 
-    /// The next attempt of a worker, numbered from 0, that is free at `now_us`; `last_us` is when its last attempt
-    /// was meant to start. `None` when there is nothing more to do.
-    pub(super) fn turn(&self, worker: u32, last_us: Option<u64>, now_us: u64) -> Option<Turn> {
+    /// The next attempt of a worker, numbered from 0, that is free at `now_us` after its `last` attempt. `None` when
+    /// there is nothing more to do. In a closed loop, a worker whose attempt has failed waits a moment: where attempts
+    /// fail at once, it would do nothing else.
+    pub(super) fn turn(&self, worker: u32, last: Option<Last>, now_us: u64) -> Option<Turn> {
+        let last_us = last.map(|last| last.intended_us);
         let intended_us = match &self.times {
             Times::Known { starts_us, open } => {
                 let n = self.next.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +115,11 @@ impl Schedule {
                     Some(last_us) => last_us + pace_us,
                     None => pace_us * u64::from(worker) / workers,
                 };
-                let intended_us = paced_us.max(last_us.map_or(0, |_| now_us));
+                let pause_us = match last {
+                    Some(Last { failed: true, .. }) => AFTER_FAILURE_US,
+                    _ => 0,
+                };
+                let intended_us = paced_us.max(last_us.map_or(0, |_| now_us + pause_us));
                 (intended_us < *until_us).then_some(intended_us)?
             }
         };
@@ -131,6 +159,13 @@ mod tests {
     use crate::arm::{PerSecond, Span};
     use proptest::prelude::*;
 
+    fn well(intended_us: u64) -> Last {
+        Last {
+            intended_us,
+            failed: false,
+        }
+    }
+
     fn open(rate: u32, ms: u64) -> ClientSpec {
         let (rate, duration) = (PerSecond::whole(rate), Span::from_ms(ms));
         ClientSpec {
@@ -144,7 +179,7 @@ mod tests {
     #[test]
     fn an_open_loop_keeps_its_times_whatever_is_late() {
         let schedule = Schedule::new(&open(100, 50), 7);
-        let turn = |last_us, now_us| schedule.turn(0, last_us, now_us);
+        let turn = |last_us: Option<u64>, now_us| schedule.turn(0, last_us.map(well), now_us);
         let due = |n: u32| {
             Some(Turn {
                 n,
@@ -170,7 +205,7 @@ mod tests {
         let schedule = Schedule::new(&spec, 7);
         let turns: Vec<u64> = [(None, 40), (Some(0), 70), (Some(70), 90)]
             .into_iter()
-            .filter_map(|(last_us, now_us)| schedule.turn(0, last_us, now_us))
+            .filter_map(|(last_us, now_us)| schedule.turn(0, last_us.map(well), now_us))
             .map(|turn| turn.intended_us)
             .collect();
         assert_eq!(
@@ -187,8 +222,8 @@ mod tests {
             ..open(20, 1_000)
         };
         let schedule = Schedule::new(&spec, 7);
-        let intended = |worker, last_us, now_us| {
-            let turn = schedule.turn(worker, last_us, now_us);
+        let intended = |worker, last_us: Option<u64>, now_us| {
+            let turn = schedule.turn(worker, last_us.map(well), now_us);
             turn.map(|turn| turn.intended_us)
         };
         assert_eq!(intended(0, None, 3), Some(0));
@@ -197,6 +232,14 @@ mod tests {
         assert_eq!(intended(0, Some(100_000), 730_000), Some(730_000));
         assert_eq!(intended(0, Some(730_000), 731_000), Some(830_000));
         assert_eq!(intended(0, Some(930_000), 931_000), None);
+        let unpaced = ClientSpec { rate: None, ..spec };
+        let failed = Last {
+            failed: true,
+            ..well(0)
+        };
+        let after = |last| Schedule::new(&unpaced, 7).turn(0, Some(last), 400);
+        assert_eq!(after(well(0)).map(|turn| turn.intended_us), Some(400));
+        assert_eq!(after(failed).map(|turn| turn.intended_us), Some(1_400));
     }
 
     proptest! {

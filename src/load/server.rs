@@ -115,7 +115,9 @@ impl Server {
                 let Ok((clock, ready)) = inbox.recv() else {
                     return Ok(ServerLog::default());
                 };
-                let scarcity = spec.descriptors.map(|spec| Scarcity::begin(spec, &*stop));
+                let scarcity = spec
+                    .descriptors
+                    .map(|spec| Scarcity::begin(spec, &sockets, &*stop));
                 let scarcity = scarcity.transpose().map_err(|error| {
                     ServerError::Thread(format!("a descriptor table of its own: {error}"))
                 })?;
@@ -293,7 +295,13 @@ impl Loop<'_> {
             }
             let due_us = self.pace.next_us(now_us);
             let accepting = due_us.is_some_and(|due| due <= now_us);
-            let sockets = if accepting { self.sockets } else { &[] };
+            // A listening socket that was closed would be ready for ever.
+            let closed = usize::from(self.log.first_closed_us.is_some());
+            let sockets = if accepting {
+                &self.sockets[closed..]
+            } else {
+                &[]
+            };
             let due_us = due_us.filter(|_| !accepting);
             let free_us = self.scarcity.as_ref().and_then(Scarcity::due_us);
             let next_us = [due_us, self.close_us(), free_us]
@@ -328,9 +336,10 @@ impl Loop<'_> {
             let (count, first) = (listeners.len(), self.log.accepts.len());
             for n in (0..count).map(|n| (n + first) % count) {
                 let now_us = self.clock.now_us();
-                let is_closed = n == 0 && self.log.first_closed_us.is_some();
+                let listener = n + closed;
+                let is_closed = listener == 0 && self.log.first_closed_us.is_some();
                 if listeners[n] && !is_closed {
-                    self.accept_what_is_due(n, now_us)?;
+                    self.accept_what_is_due(listener, now_us)?;
                 }
             }
         }

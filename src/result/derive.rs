@@ -143,12 +143,10 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         errnos,
         listeners: listeners(measured),
         program: measured.program.clone(),
-        half_open_final: Some(count(
-            measured
-                .pending
-                .iter()
-                .filter(|one| one.state == ServerSide::HalfOpen),
-        )),
+        half_open_final: (!arm.server.is_unix()).then(|| {
+            let pending = measured.pending.iter();
+            count(pending.filter(|one| one.state == ServerSide::HalfOpen))
+        }),
         sysctls: sysctls(measured),
         counters,
         packet_drops: packet_drops(measured),

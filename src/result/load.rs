@@ -18,9 +18,9 @@ pub struct LoadResult {
     /// Clients served per second while connections were started.
     pub answered_per_s: Option<f64>,
     /// Answers that came later than 10 ms after the intended start.
-    pub over_10_ms: u32,
+    pub over_10_ms: Option<u32>,
     /// Answers that came later than 100 ms after the intended start.
-    pub over_100_ms: u32,
+    pub over_100_ms: Option<u32>,
     /// When the first packet was dropped at the listener; `null` also when none was.
     pub first_overflow_ms: Option<f64>,
     /// When it was to be expected, (B+1) / (rate - capacity) seconds; `null` also when never.
@@ -41,14 +41,14 @@ pub(super) fn load(arm: &Arm, measured: &Measured, overflowed: bool) -> LoadResu
         let late = measured.attempts.iter().filter(|one| {
             answered_us(one).is_some_and(|at_us| at_us.saturating_sub(one.intended_us) > limit_us)
         });
-        u32::try_from(late.count()).unwrap_or(u32::MAX)
+        u32::try_from(late.count()).ok()
     };
     LoadResult {
         lasted_ms: Some(ms(measured.ended_us)),
         offered_per_s: per_s(&|one| Some(one.started_us)),
         answered_per_s: per_s(&answered_us),
-        over_10_ms: over(10_000),
-        over_100_ms: over(100_000),
+        over_10_ms: over(10_000).filter(|_| measured.tool.is_none()),
+        over_100_ms: over(100_000).filter(|_| measured.tool.is_none()),
         first_overflow_ms: first_drop_us(&measured.listeners)
             .filter(|_| overflowed)
             .map(ms),

@@ -361,17 +361,6 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
         ended.count() == plan.trials as usize
             || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
     };
-    let arms: Vec<ArmResult> = plan
-        .arms
-        .iter()
-        .map(|arm| {
-            let of_arm = observations
-                .iter()
-                .filter(|observation| observation.arm == arm.name);
-            let trials = of_arm.map(|one| trial_result(&arm.settings, one)).collect();
-            arm_result(&arm.settings, plan, &manifest.host, trials)
-        })
-        .collect();
     Results {
         schema_version: SCHEMA_VERSION,
         run_id: manifest.run_id.clone(),

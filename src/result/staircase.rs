@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load::{nominal_capacity, too_short};
-use super::{ArmResult, ClientLimit, Kind, Status, TrialResult};
+use super::{ArmResult, Cause, ClientLimit, Kind, Status, TrialResult};
 use crate::arm::{Arm, LoadKind, Loop, SpeaksFirst};
 
 /// An arm's steps by their load.
@@ -372,6 +372,10 @@ fn limit(arm: &ArmResult, by: LoadKind, held: Held) -> (Limit, String) {
                 "nothing was dropped, and clients waited longer than their timeout of {}",
                 arm.settings.client.timeout
             ),
+        ),
+        _ if median(arm, Cause::UnixQueueFull.name()).is_some_and(|sent_away| sent_away > 0.0) => (
+            Limit::Backlog,
+            "the queue of the AF_UNIX socket was full, and sent clients away".into(),
         ),
         _ => (
             Limit::Other,

@@ -21,7 +21,7 @@ pub(crate) use listener::{ListenQueue, listen_queue};
 #[cfg(feature = "lab")]
 pub(crate) use packet::PacketSocket;
 #[cfg(feature = "lab")]
-pub(crate) use process::{Broadcast, Pidfd, contain, die_with_parent, limit_files};
+pub(crate) use process::{Broadcast, Pidfd, close_all_but, contain, die_with_parent, limit_files};
 #[cfg(feature = "lab")]
 pub(crate) use readiness::watch;
 #[cfg(feature = "lab")]

@@ -95,6 +95,29 @@ pub(crate) fn limit_files(command: &mut Command, most: u64) {
     }
 }
 
+/// Closes every descriptor of the calling thread's table but the standard ones and those given. For a table that was
+/// copied (`CLONE_FILES` of unshare(2)): what others close would stay open in the copy.
+pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<libc::c_uint> = kept
+        .iter()
+        .filter_map(|fd| libc::c_uint::try_from(fd.as_raw_fd()).ok())
+        .collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for last in kept.into_iter().map(Some).chain([None]) {
+        let until = last.map_or(libc::c_uint::MAX, |fd| fd.saturating_sub(1));
+        if from <= until {
+            // SAFETY: no descriptor that this thread owns is closed: those are the ones that are kept.
+            let result = unsafe { libc::syscall(libc::SYS_close_range, from, until, 0) };
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        from = last.map_or(from, |fd| from.max(fd + 1));
+    }
+    Ok(())
+}
+
 /// Waits for every process of the namespace, then ends with the program's exit status.
 fn first_process(program: libc::pid_t, done: libc::c_int) -> ! {
     // SAFETY: plain system calls. No descriptor but 0 is used afterwards: the pipe on which the parent waits for

@@ -61,6 +61,26 @@ fn a_bad_arm_file_is_told_in_words() {
             &["server.reuseport"],
         ),
         (
+            "[server]\nbacklog = 1\nacceptors = 0",
+            &["server.acceptors"],
+        ),
+        (
+            "[server]\nbacklog = 1\nacceptors = 2\nreuseport = 2",
+            &["server.acceptors", "server.reuseport"],
+        ),
+        (
+            "[server]\nbacklog = 1\nfamily = \"unix\"\nanswer = \"reset\"",
+            &["server.family", "answer = \"reset\""],
+        ),
+        (
+            "[server]\nbacklog = 1\nfamily = \"unix\"\n[link]\nkind = \"veth\"",
+            &["server.family", "remove link"],
+        ),
+        (
+            "[server]\nbacklog = 1\n[client]\nrate = [\"1/s\", \"2/s\"]\nduration = \"1s\"\n[matrix]\n\"client.rate\" = [\"3/s\"]",
+            &["client.rate", "in one place"],
+        ),
+        (
             "[server]\nbacklog = 1\ndefer-accept = \"100ms\"",
             &["server.defer-accept", "whole seconds"],
         ),

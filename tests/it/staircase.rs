@@ -214,3 +214,27 @@ fn a_starved_server_is_not_blamed() {
         (None, Some(Limit::ClientProcessor))
     );
 }
+
+/// What an arm that is a change of another one has moved ends its verdict.
+#[test]
+fn a_change_is_told_against_what_it_changed() {
+    let text = |backlog: u32, against: &str| {
+        format!(
+            "title = \"t\"\nwhy = \"w\"\n{against}server.backlog = {backlog}\n[client]\nrate = \"50/s\"\nduration = \"{STEP_S}s\""
+        )
+    };
+    let arm = |name: &str, text: String| {
+        Source::new(name, &text)
+            .arms(&[])
+            .expect("an arm")
+            .remove(0)
+    };
+    let arms = vec![
+        arm("before", text(64, "")),
+        arm("after", text(128, "against = \"before\"\n")),
+    ];
+    let lab = Scripted(|_: &str| Ok(model(50, |_| {})));
+    let results = run_plan(Plan::new(arms, 1, 7, Vec::new()), &lab);
+    let told = |n: usize| results.arms[n].verdict.text.contains("Against before, ");
+    assert!(!told(0) && told(1), "{}", results.arms[1].verdict.text);
+}
