@@ -75,5 +75,5 @@ fn connect_and_answer_are_apart() {
         attempt.first_byte_us.expect("an answer"),
     );
     assert!(answered >= 300_000, "{attempt:?}");
-    assert!(connected < 250_000, "{attempt:?}");
+    assert!(connected < answered, "{attempt:?}");
 }

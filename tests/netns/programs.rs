@@ -34,8 +34,9 @@ fn shell(script: &str) -> Launch {
     }
 }
 
-/// Runs a script until it says that it is ready, by a file of that name, and ends it.
-fn ended(script: &str) -> Result<Ended, Failed> {
+/// Runs a script until it says that it is ready, by a file of that name, and ends it within a second, or in ten where
+/// it will heed SIGTERM.
+fn ended(script: &str, by: EndedBy) -> Result<Ended, Failed> {
     let folder = tempfile::tempdir()?;
     let namespace = Namespace::create("server")?;
     let launch = Launch {
@@ -47,7 +48,8 @@ fn ended(script: &str) -> Result<Ended, Failed> {
     eventually("the script is ready or over", || {
         Ok(is_ready() || program.ended(Duration::ZERO)?.is_some())
     })?;
-    Ok(program.end(Duration::from_secs(1))?)
+    let patience_s = if by == EndedBy::Sigkill { 1 } else { 10 };
+    Ok(program.end(Duration::from_secs(patience_s))?)
 }
 
 fn endings() -> Result<(), Failed> {
@@ -73,18 +75,18 @@ fn endings() -> Result<(), Failed> {
             EndedBy::Sigkill,
         ),
     ] {
-        let ended = ended(script)?;
+        let ended = ended(script, by)?;
         assert_eq!(ended.by, by, "{script}");
         let left = ended.stubborn.iter().any(|name| name == "sleep");
         assert_eq!(left, by == EndedBy::Sigkill, "{:?}", ended.stubborn);
         assert_eq!(processes_with(mark), 0, "{script}");
     }
-    let by_itself = ended("echo gone >&2; exit 3")?;
+    let by_itself = ended("echo gone >&2; exit 3", EndedBy::Itself)?;
     assert_eq!(by_itself.by, EndedBy::Itself);
     assert_eq!(exit_in_words(by_itself.status), "exited with 3");
     assert_eq!(by_itself.stderr.text(), "gone\n");
     assert_eq!(
-        exit_in_words(ended("kill -9 $$")?.status),
+        exit_in_words(ended("kill -9 $$", EndedBy::Itself)?.status),
         "ended by signal 9"
     );
     Ok(())
@@ -94,7 +96,7 @@ fn flood() -> Result<(), Failed> {
     const MIB: u64 = 1024 * 1024;
     let script =
         "echo first >&2; yes | head -c 9000000 >&2; touch ready; echo last >&2; sleep 9; :";
-    let stderr = ended(script)?.stderr;
+    let stderr = ended(script, EndedBy::Itself)?.stderr;
     assert!(
         stderr.total() > 8 * MIB && stderr.left_out() > 8 * MIB,
         "{}",
