@@ -55,9 +55,13 @@ schema:
     cargo run -- schema arm > schema/arm.json
     cargo run -- schema results > schema/results.json
 
-# what takes minutes: 200 kills, 20 comparisons of equal runs, trials at once against serial ones
+# what takes minutes: 200 kills, 20 comparisons of equal runs, trials at once against serial ones, and fuzzing
+# (needs `cargo install cargo-fuzz`)
 soak:
     cargo test --release --test netns -- --ignored --test-threads 1 --nocapture soak/
+    for target in arm counters observation sock_diag; do \
+        cargo fuzz run -s none $target -- -max_total_time=120 || exit 1; \
+    done
 
 # what CI runs
 ci:
