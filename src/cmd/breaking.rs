@@ -75,7 +75,12 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
             }
         };
         if !args.quiet {
-            eprintln!("{told}: {held}");
+            let short = if steps.too_short(load) {
+                " (too short to tell)"
+            } else {
+                ""
+            };
+            eprintln!("{told}: {held}{short}");
         }
         search.record(load, held);
     }
@@ -100,7 +105,7 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
             print(&format!("{why}\n"))?;
         }
         let readme = steps.folder.path().join("README.md");
-        print(&format!("\n{}\n", readme.display()))?;
+        print(&format!("{}\n", readme.display()))?;
     }
     let unknown = results.arms.iter().any(|arm| held(arm) == Held::Unknown);
     let code = if unknown { results.exit_code() } else { 0 };
@@ -169,6 +174,13 @@ impl Steps {
         let arms: Vec<ArmResult> = results(&of_step, &observations).arms;
         self.observations.extend(observations);
         Ok(arms.first().map_or(Held::Unknown, held))
+    }
+
+    /// Whether the step of this load ended before its queue was to be full.
+    fn too_short(&self, load: u32) -> bool {
+        let results = results(&self.manifest, &self.observations);
+        let mut steps = results.staircases.iter().flat_map(|one| &one.steps);
+        steps.any(|step| step.too_short && (step.load - f64::from(load)).abs() < 0.5)
     }
 }
 

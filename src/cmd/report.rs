@@ -33,7 +33,8 @@ pub(super) fn write(
     let mut observations = observations.to_vec();
     let position = |arm: &str| manifest.plan.arms.iter().position(|one| one.name == arm);
     observations.sort_by_key(|one| (position(&one.arm), one.index));
-    let results = results(manifest, &observations);
+    let mut results = results(manifest, &observations);
+    render::sort_by_load(&mut results);
     for (name, bytes) in render::files(manifest, &observations, &results) {
         folder.write(&name, &bytes)?;
     }

@@ -232,6 +232,7 @@ fn comparison(text: &mut String, results: &Results) {
          client that was not well. ghosts: connected for the client, never accepted by the server. A dash is \
          unknown or too few samples, never zero.\n\n",
     );
+    let _ = writeln!(text, "{}\n", table::DROPS);
     if table::has_load_over_time(results) {
         let _ = writeln!(text, "{}\n", table::INTENDED);
     }

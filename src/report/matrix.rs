@@ -18,6 +18,9 @@ pub(super) struct Factor {
     pub(super) levels: Vec<String>,
 }
 
+/// Between the levels of a short label.
+const BETWEEN: &str = " \u{b7} ";
+
 /// A slice of a matrix with two factors: the levels of all others are fixed.
 pub(super) struct Slice {
     /// The fixed levels in words; empty when there are only two factors.
@@ -88,6 +91,21 @@ impl Matrix {
     /// The levels of the varying factors, `backlog=1, accept-delay=0s`.
     pub(super) fn label(&self, arm: usize) -> String {
         self.levels(arm).join(", ")
+    }
+
+    /// The same without the factors' names, `1 \u{b7} 0s`; [`Self::factors_in_words`] has those.
+    pub(super) fn short_label(&self, arm: usize) -> String {
+        let places = self.places[arm].iter().zip(&self.factors);
+        let levels: Vec<&str> = places
+            .map(|(&level, factor)| factor.levels[level].as_str())
+            .collect();
+        levels.join(BETWEEN)
+    }
+
+    /// `backlog \u{b7} accept-delay`.
+    pub(super) fn factors_in_words(&self) -> String {
+        let names: Vec<&str> = self.factors.iter().map(|one| one.name.as_str()).collect();
+        names.join(BETWEEN)
     }
 
     fn levels(&self, arm: usize) -> Vec<String> {

@@ -30,7 +30,7 @@ pub use books::why_overflows;
 pub use claims::{claims, claims_markdown};
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;
-pub use staircase::staircases;
+pub use staircase::{sort_by_load, staircases};
 pub use table::comparison;
 pub use verdicts::{not_reached, verdicts};
 

@@ -3,7 +3,38 @@
 use std::fmt::Write as _;
 
 use super::table::{lines, wrapped};
-use crate::result::{Results, Staircase, Step};
+use crate::result::{ArmResult, Held, Results, Staircase, Step};
+
+/// What the columns mean.
+const NOTE: &str = "borne: holds means no overflow and no failed client; short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU %: of one processor; idle: of the machine.";
+
+/// Puts the arms of every staircase in the order of its steps, into the places that these arms have: a search finds
+/// its loads in another order.
+pub fn sort_by_load(results: &mut Results) {
+    for one in &results.staircases {
+        let place = |step: &Step| results.arms.iter().position(|arm| arm.name == step.arm);
+        let by_load: Vec<usize> = one.steps.iter().filter_map(place).collect();
+        let ordered: Vec<ArmResult> = by_load.iter().map(|n| results.arms[*n].clone()).collect();
+        let mut places = by_load;
+        places.sort_unstable();
+        for (place, arm) in places.into_iter().zip(ordered) {
+            results.arms[place] = arm;
+        }
+    }
+}
+
+/// The highest load that was borne for as long as it takes to tell; `None` where no step lasted that long.
+pub(super) fn surely_holds(one: &Staircase) -> Option<f64> {
+    let steps = one.steps.iter();
+    let sure = steps.filter(|step| step.held == Held::Holds && !step.too_short);
+    sure.map(|step| step.load).reduce(f64::max)
+}
+
+/// Whether the highest load that was borne is that of a step that was too short to tell.
+pub(super) fn holds_for_a_while(one: &Staircase) -> bool {
+    let mut steps = one.steps.iter();
+    steps.any(|step| Some(step.load) == one.holds && step.too_short)
+}
 
 /// Every staircase of a run, for a terminal of `width` columns.
 pub fn staircases(results: &Results, width: usize) -> String {
@@ -14,8 +45,8 @@ pub fn staircases(results: &Results, width: usize) -> String {
         for line in lines(&heads, &rows) {
             let _ = writeln!(text, "{line}");
         }
-        let mut told = sentences(one).join("\n");
-        told += "\n";
+        let told = sentences(one).join("\n");
+        let _ = write!(text, "\n{}", wrapped(NOTE, width, ""));
         let _ = writeln!(text, "\n{}", wrapped(&told, width, "  "));
     }
     text
@@ -31,7 +62,7 @@ pub(super) fn markdown(one: &Staircase) -> String {
     for row in rows {
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
-    let _ = writeln!(text);
+    let _ = writeln!(text, "\n{NOTE}\n");
     for sentence in sentences(one) {
         let _ = writeln!(text, "- {sentence}");
     }
@@ -47,7 +78,9 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
         "not ok",
         "over-:flows",
         "first at s:(predicted)",
-        "CPU % server:client/idle",
+        "CPU %:server",
+        "CPU %:client",
+        "idle:%",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -70,12 +103,9 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
                 seconds(step.first_overflow_ms),
                 seconds(step.predicted_overflow_ms)
             ),
-            format!(
-                "{} {}/{}",
-                number(step.server_cpu_percent, 0),
-                number(step.client_cpu_percent, 0),
-                number(step.idle_percent, 0)
-            ),
+            number(step.server_cpu_percent, 0),
+            number(step.client_cpu_percent, 0),
+            number(step.idle_percent, 0),
         ]
     };
     (heads, one.steps.iter().map(row).collect())
@@ -112,7 +142,17 @@ pub(super) fn sentences(one: &Staircase) -> Vec<String> {
 
 fn breaking_point(one: &Staircase) -> String {
     let told = |load: f64| one.by.told(load);
-    let holds = "no overflow and no failed client";
+    let mut holds = "no overflow and no failed client".to_owned();
+    if holds_for_a_while(one) {
+        holds += ", but the step was too short to tell";
+        if let Some(sure) = surely_holds(one) {
+            let _ = write!(
+                holds,
+                "; for as long as it takes at most {} were borne",
+                told(sure)
+            );
+        }
+    }
     match (one.holds, one.breaks, one.limit) {
         (Some(low), Some(high), limit) if !limit.is_some_and(crate::result::Limit::is_clients) => {
             format!(

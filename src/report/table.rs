@@ -106,6 +106,9 @@ const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 /// What tells the two kinds of latency apart.
 pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
+/// Why the drops of a socket are not its overflows.
+pub(super) const DROPS: &str = "Drops of the socket (chart of the queue's depth) count more than overflows: also packets on half-open requests.";
+
 /// Failure classes with the headings of their columns; a column that is zero in every arm is left out.
 const CLASSES: &[(Outcome, &str)] = &[
     (Outcome::ConnectTimeout, "connect timeout"),

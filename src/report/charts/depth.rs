@@ -7,6 +7,7 @@ use super::scene::{Area, Scene, Size, Text};
 use super::story::{ArmStory, Story};
 use super::theme::Theme;
 use super::{ChartId, Figure, findings};
+use crate::report::table::DROPS;
 
 /// The first trial of an arm as its queue, and when it ended.
 pub(super) fn of_arm(arm: &ArmStory<'_>, horizon_us: u64, columns: f64) -> Option<(Depth, u64)> {
@@ -156,7 +157,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
             ),
             (
                 Swatch::Tick(palette.ink),
-                "packets dropped by the listener".into(),
+                "packets dropped by the socket".into(),
             ),
             (Swatch::Hatched(palette.muted), "no look".into()),
         ],
@@ -171,7 +172,7 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
         told.push(draw_panel(&mut scene, arm, panel, horizon_us));
     }
     let alt = format!(
-        "Accept-queue depth over time for each arm. {}",
+        "Accept-queue depth over time for each arm, full in a share of the looks until the last client ended. {DROPS} {}",
         told.join("; ")
     );
     Figure {
@@ -294,8 +295,8 @@ pub(super) fn head(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, summary: &
     const BETWEEN: f64 = 18.0;
     let palette = scene.palette();
     let y = area.top + 20.0;
-    let name = Text::new(&arm.label, area.left, y, BODY, palette.ink).bold();
-    let least = name.width().min(area.width() * 0.6);
+    let name = Text::new(&arm.short, area.left, y, BODY, palette.ink).bold();
+    let least = name.width();
     let told =
         |n: usize| Text::new(summary[..n].join(", "), area.right, y, SMALL, palette.muted).end();
     let fits = |n: &usize| told(*n).width() <= area.width() - least - BETWEEN;

@@ -22,7 +22,7 @@ pub(super) struct Depth {
     pub(super) deepest: u32,
     /// Looks of all sockets.
     pub(super) looks: usize,
-    /// The share of looks that found the queue full.
+    /// The share of looks until the last client ended that found the queue full.
     pub(super) full_share: Option<f64>,
     /// Times without looks at any socket.
     pub(super) gaps: Vec<(u64, u64)>,
@@ -77,8 +77,18 @@ impl Depth {
                 .flat_map(|one| one.samples.recv_q.iter().copied())
         };
         let capacity = u64::from(first.before.send_q) + 1;
-        let full = looks()
-            .filter(|depth| u64::from(*depth) >= capacity)
+        // After the last client there is nothing to wait for; of a load tool's clients nothing is known.
+        let last_us = measured.attempts.iter().map(|one| one.ended_us).max();
+        let with_clients: Vec<u32> = measured
+            .listeners
+            .iter()
+            .flat_map(|one| one.samples.at_us.iter().zip(&one.samples.recv_q))
+            .filter(|(at_us, _)| last_us.is_none_or(|last_us| **at_us <= last_us))
+            .map(|(_, depth)| *depth)
+            .collect();
+        let full = with_clients
+            .iter()
+            .filter(|depth| u64::from(**depth) >= capacity)
             .count();
         let edges = measured
             .listeners
@@ -96,7 +106,7 @@ impl Depth {
             capacity,
             deepest: looks().chain(edges).max().unwrap_or(0),
             looks: looks().count(),
-            full_share: share(full, looks().count()),
+            full_share: share(full, with_clients.len()),
             gaps: gaps(&first.samples, measured.ended_us),
             drops: drops.map(|all| {
                 let mut all = all.concat();

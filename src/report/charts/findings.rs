@@ -175,8 +175,13 @@ pub(super) fn counters(story: &Story<'_>) -> String {
     match Some(lost).filter(|n| *n > 0.0) {
         // A client sends a handful of SYNs: where fewer lost, others overflowed too and came through.
         Some(lost) if *overflows > lost && *overflows < lost * 8.0 => format!(
-            "{counted} for {} losing clients, as every repeated SYN counts again",
-            scale::count(lost)
+            "{counted} for {} losing clients, as every {} counts",
+            scale::count(lost),
+            if arm.repeated_syns() {
+                "repeated SYN"
+            } else {
+                "packet that meets the full queue"
+            }
         ),
         Some(lost) => format!(
             "{counted}, {} clients not {}",

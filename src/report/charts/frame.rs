@@ -128,7 +128,7 @@ pub(super) fn label_width(arms: &[ArmStory<'_>], area: Area, row_height: f64) ->
     };
     let widths = arms
         .iter()
-        .map(|arm| font::width(&arm.label, BODY, true).max(title(arm)));
+        .map(|arm| font::width(&arm.short, BODY, true).max(title(arm)));
     widths.fold(0.0, f64::max).min(area.width() * 0.3)
 }
 
@@ -139,7 +139,7 @@ const TWO_LINES: f64 = 66.0;
 pub(super) fn row_label(scene: &mut Scene, arm: &ArmStory<'_>, row: Area, width: f64) {
     let palette = scene.palette();
     let label = |y| {
-        Text::new(&arm.label, row.left, y, BODY, palette.ink)
+        Text::new(&arm.short, row.left, y, BODY, palette.ink)
             .bold()
             .within(width)
             .centred()

@@ -7,7 +7,7 @@ use super::story::Story;
 use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure};
 use crate::arm::LoadKind;
-use crate::report::staircase::sentences;
+use crate::report::staircase::{holds_for_a_while, sentences, surely_holds};
 use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step};
 
 /// A line through all steps: its colour, whether it is dashed, and its value at each of them.
@@ -96,16 +96,24 @@ fn title(one: &Staircase) -> String {
     let limit = one
         .limit
         .map_or_else(String::new, |limit| format!(": {limit} is what limits it"));
+    let bears = |low: f64| {
+        let sure = surely_holds(one)
+            .map_or_else(String::new, |load| format!(" ({} for sure)", told(load)));
+        match holds_for_a_while(one) {
+            true => format!("{} only while a short step lasts{sure}", told(low)),
+            false => told(low),
+        }
+    };
     match (one.holds, one.breaks) {
         (Some(low), Some(high)) => {
             format!(
                 "{} bears {} and breaks at {}{limit}",
                 one.name,
-                told(low),
+                bears(low),
                 told(high)
             )
         }
-        (Some(low), None) => format!("{} bears {}{limit}", one.name, told(low)),
+        (Some(low), None) => format!("{} bears {}{limit}", one.name, bears(low)),
         (None, Some(high)) => format!("{} breaks at {}{limit}", one.name, told(high)),
         (None, None) => format!("What {} bears is unknown", one.name),
     }

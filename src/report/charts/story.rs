@@ -31,6 +31,8 @@ pub(super) struct Story<'a> {
 /// One arm.
 pub(super) struct ArmStory<'a> {
     pub(super) label: String,
+    /// The same for a row or a panel, where there is little room; the subtitle names the factors.
+    pub(super) short: String,
     /// A second line for the label; absent where all arms have the same title.
     pub(super) title: Option<&'a str>,
     pub(super) result: &'a ArmResult,
@@ -67,12 +69,22 @@ impl<'a> Story<'a> {
         let shown = &results.arms[..results.arms.len().min(MOST_ARMS)];
         let names: Vec<&str> = shown.iter().map(|arm| arm.name.as_str()).collect();
         let matrix = Matrix::of(&names);
-        let (family, labels) = labels(&names, matrix.as_ref());
+        let (mut family, labels) = labels(&names, matrix.as_ref());
+        let long = labels.iter().any(|label| label.chars().count() > LONG);
+        let shortened = matrix.as_ref().filter(|_| long);
+        if let (Some(matrix), Some(family)) = (shortened, &mut family) {
+            *family = format!("{family} ({})", matrix.factors_in_words());
+        }
+        let short = |n: usize, label: &str| {
+            shortened.map_or_else(|| label.to_owned(), |matrix| matrix.short_label(n))
+        };
         let same_title = shown.len() > 1 && shown.iter().all(|arm| arm.title == shown[0].title);
         let arms = shown
             .iter()
             .zip(labels)
-            .map(|(result, label)| ArmStory {
+            .enumerate()
+            .map(|(n, (result, label))| ArmStory {
+                short: short(n, &label),
                 label,
                 title: (!same_title).then_some(result.title.as_str()),
                 result,
@@ -144,6 +156,16 @@ impl ArmStory<'_> {
 
     pub(super) fn overflows(&self) -> Option<f64> {
         self.counter("TcpExt.ListenOverflows")
+    }
+
+    /// Whether a client's kernel is known to have repeated a SYN.
+    pub(super) fn repeated_syns(&self) -> bool {
+        let trials = self.result.trials.iter();
+        let mut valid = trials.filter(|trial| trial.status == Status::Ok);
+        valid.any(|trial| {
+            let grown = trial.counters.client.get("TcpExt.TCPSynRetrans");
+            grown.copied().flatten().is_some_and(|n| n > 0)
+        })
     }
 
     /// The word for a client that is well.
@@ -257,9 +279,11 @@ pub(super) fn labels(names: &[&str], matrix: Option<&Matrix>) -> (Option<String>
     (common, distinct(own))
 }
 
+/// Labels of more characters are shortened.
+const LONG: usize = 34;
+
 /// Long names without the words that they have in common at both ends, but for one each.
 fn distinct(names: Vec<&str>) -> Vec<String> {
-    const LONG: usize = 34;
     let split: Vec<Vec<&str>> = names
         .iter()
         .map(|name| name.split_inclusive('-').collect())

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Figure, Options, Size, Theme, charts, figures, paint};
-use super::runs;
+use super::super::{ChartId, Figure, Options, Size, Theme, charts, figures, paint};
+use super::{busy, quiet, run, runs};
 
 /// Of different shapes: scaled to another size, a layout stays the same.
 fn sizes() -> [Size; 3] {
@@ -168,5 +168,150 @@ fn every_bar_has_its_number_or_its_words() {
             .contains("2 closed early, 1 wrong data, 1 local limit, 2 other"),
         "{}",
         outcomes.alt
+    );
+}
+
+/// Sixteen panels with the same name would be one panel sixteen times.
+#[test]
+fn every_cell_of_a_large_matrix_has_a_name_of_its_own_in_every_picture() {
+    let mut names = Vec::new();
+    for abort in [0, 1] {
+        for cookies in [0, 1] {
+            for link in ["loopback", "wire-25ms"] {
+                for first in ["server", "client"] {
+                    names.push(format!(
+                        "policy/abort={abort},cookies={cookies},link={link},first={first}"
+                    ));
+                }
+            }
+        }
+    }
+    let run = run(names
+        .iter()
+        .map(|name| (name.clone(), Some(busy())))
+        .collect());
+    let size = Size::default();
+    let options = Options {
+        size,
+        ..Options::default()
+    };
+    let per_arm = [
+        ChartId::Comparison,
+        ChartId::QueueDepth,
+        ChartId::Latency,
+        ChartId::Counters,
+    ];
+    let figures = figures(&run.results, &run.observations, options);
+    let shown: Vec<_> = figures
+        .iter()
+        .filter(|figure| per_arm.contains(&figure.id))
+        .collect();
+    assert_eq!(shown.len(), per_arm.len());
+    for figure in shown {
+        let texts: Vec<&str> = figure
+            .scene
+            .texts
+            .iter()
+            .map(|text| text.words.as_str())
+            .collect();
+        for name in &names {
+            let levels: Vec<&str> = name
+                .split(['/', ','])
+                .filter_map(|part| Some(part.split_once('=')?.1))
+                .collect();
+            let label = levels.join(" \u{b7} ");
+            let n = texts.iter().filter(|text| **text == label).count();
+            assert_eq!(n, 1, "{label} in {:?}", figure.id);
+        }
+        let factors = "policy (abort \u{b7} cookies \u{b7} link \u{b7} first)";
+        let told = texts.iter().any(|text| text.contains(factors));
+        assert!(told, "{:?}: {texts:?}", figure.id);
+    }
+}
+
+#[test]
+fn a_repeated_syn_is_only_spoken_of_where_one_was_counted() {
+    for (repeated, words) in [
+        (0, "every packet that meets the full queue counts"),
+        (30, "every repeated SYN counts"),
+    ] {
+        let mut one = busy();
+        let after = one.server.counters.after.as_mut().unwrap();
+        after.insert("TcpExt.ListenOverflows".into(), Some(300));
+        after.insert("TcpExt.TCPSynRetrans".into(), Some(repeated));
+        let before = one.server.counters.before.as_mut().unwrap();
+        before.insert("TcpExt.TCPSynRetrans".into(), Some(0));
+        let run = run(vec![("one".into(), Some(one))]);
+        let figures = figures(&run.results, &run.observations, Options::default());
+        let counters = figures.iter().find(|one| one.id == ChartId::Counters);
+        let title = &counters.unwrap().title;
+        assert!(title.contains(words), "{title}");
+    }
+}
+
+/// A search finds its loads in no order, and steps that end before the queue is full tell little.
+#[test]
+fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
+    use crate::report::{sort_by_load, staircases};
+    use crate::result::Held;
+    let names = [
+        "other",
+        "a/rate=93",
+        "a/rate=139",
+        "a/rate=116",
+        "a/rate=104",
+    ];
+    let arms = names.map(|name| (name.to_owned(), Some(quiet())));
+    let mut run = run(arms.to_vec());
+    sort_by_load(&mut run.results);
+    let sorted: Vec<&str> = run
+        .results
+        .arms
+        .iter()
+        .map(|arm| arm.name.as_str())
+        .collect();
+    assert_eq!(
+        sorted,
+        [
+            "other",
+            "a/rate=93",
+            "a/rate=104",
+            "a/rate=116",
+            "a/rate=139"
+        ]
+    );
+    let one = &mut run.results.staircases[0];
+    for (step, too_short) in one.steps.iter_mut().zip([false, true, false, false]) {
+        step.too_short = too_short;
+        step.held = if step.load < 110.0 {
+            Held::Holds
+        } else {
+            Held::Breaks
+        };
+    }
+    (one.holds, one.breaks, one.limit) = (Some(104.0), Some(116.0), None);
+    let text = staircases(&run.results, 80);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "104/s (no overflow and no failed client, but the step was too short to tell; for as long as it takes at most 93/s were borne)",
+        "server client %",
+    ] {
+        assert!(flat.contains(words), "{words}\n{text}");
+    }
+    let figures = figures(&run.results, &run.observations, Options::default());
+    let title = &figures
+        .iter()
+        .find(|one| one.id == ChartId::Staircase)
+        .unwrap()
+        .title;
+    assert!(
+        title.contains(
+            "bears 104/s only while a short step lasts (93/s for sure) and breaks at 116/s"
+        ),
+        "{title}"
     );
 }
