@@ -99,9 +99,10 @@ fn title(one: &Staircase) -> String {
     let bears = |low: f64| {
         let sure = surely_holds(one)
             .map_or_else(String::new, |load| format!(" ({} for sure)", told(load)));
-        match holds_for_a_while(one) {
-            true => format!("{} only while a short step lasts{sure}", told(low)),
-            false => told(low),
+        if holds_for_a_while(one) {
+            format!("{} only while a short step lasts{sure}", told(low))
+        } else {
+            told(low)
         }
     };
     match (one.holds, one.breaks) {
