@@ -263,10 +263,10 @@ pub struct ClaimsArgs {
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct DiffArgs {
     /// A run folder, a run id below reports/, or `latest`
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "BEFORE")]
     pub before: String,
     /// The run to compare it with
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "AFTER")]
     pub after: String,
     /// Compare although kernel, settings or arms are not the same
     #[arg(long)]

@@ -22,6 +22,9 @@ pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
         .as_deref()
         .map(|path| draw(path, &comparison, args));
     let chart = chart.transpose()?;
+    if let Some((file, _)) = &chart {
+        eprintln!("{} and .png", file.display());
+    }
     if args.json {
         print_json(&comparison)?;
     } else if args.markdown {

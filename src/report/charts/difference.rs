@@ -152,7 +152,10 @@ fn notes(comparison: &Comparison) -> Vec<String> {
             .map(move |note| format!("{}: {note}", arm.name))
     });
     let setup = &comparison.different_setup;
-    let setup = (!setup.is_empty()).then(|| format!("the setups differ in {} points", setup.len()));
+    let setup = (!setup.is_empty()).then(|| match setup.len() {
+        1 => "the setups differ in one point".to_owned(),
+        n => format!("the setups differ in {n} points"),
+    });
     setup.into_iter().chain(of_arms).collect()
 }
 
