@@ -60,38 +60,43 @@ fn result(arm: &Arm, measured: Measured) -> TrialResult {
     trial_result(arm, &observation)
 }
 
+/// Observes until the lab itself does not call the trial invalid, three times at most: what came late beside other
+/// work says nothing about the kernel.
+fn observe_valid(text: &str) -> (Arm, Measured) {
+    let is_valid =
+        |(arm, measured): &(Arm, Measured)| result(arm, measured.clone()).status != Status::Invalid;
+    let mut observed = observe(text);
+    for _ in 0..2 {
+        if !is_valid(&observed) {
+            observed = observe(text);
+        }
+    }
+    observed
+}
+
 /// At the first overflow as many had come as have been accepted and have a place.
 fn an_open_loop_fills_the_queue() {
-    let text = "server.backlog = 64\nserver.accept-delay = \"10ms\"\n[client]\nrate = \"300/s\"\nduration = \"600ms\"\ntimeout = \"300ms\"";
-    let (mut arm, mut measured) = observe(text);
-    for _ in 0..2 {
-        // Clients that came too late, since the machine had other things to do, are no open loop.
-        if result(&arm, measured.clone()).status == Status::Ok {
-            break;
-        }
-        (arm, measured) = observe(text);
-    }
+    let (arm, measured) = observe_valid(
+        "server.backlog = 64\nserver.accept-delay = \"10ms\"\n[client]\nrate = \"300/s\"\nduration = \"600ms\"\ntimeout = \"300ms\"",
+    );
     let (attempts, accepts) = (measured.attempts.clone(), measured.accepts.clone());
-    let looks = measured.listeners[0].samples.at_us.clone();
     let intended: Vec<u64> = attempts.iter().map(|one| one.intended_us).collect();
     let due: Vec<u64> = (0..180).map(|n| n * 1_000_000 / 300).collect();
     assert_eq!(intended, due);
+    let samples = measured.listeners[0].samples.clone();
     let load = result(&arm, measured).load;
     assert_eq!(load.predicted_overflow_ms, Some(325.0));
     let first_ms = load.first_overflow_ms.expect("180 in 0.6 s do not fit");
     // 65 places at 300 per second last for that long though nobody is accepted.
     assert!(first_ms >= 216.0, "{first_ms}");
-    let ms = |at_us: u64| std::time::Duration::from_micros(at_us).as_secs_f64() * 1_000.0;
-    // The drop came after the look before the one that saw it: until then the queue was not full.
-    let not_yet_us = looks.into_iter().rfind(|at_us| ms(*at_us) < first_ms);
-    let come = attempts
-        .iter()
-        .filter(|one| ms(one.started_us) <= first_ms)
-        .count();
-    let accepted = accepts
-        .iter()
-        .filter(|one| Some(one.at_us) <= not_yet_us)
-        .count();
+    // A look is stamped before it is taken: the drop came after the stamp before and before the one that follows.
+    let dropped = |drops: &Option<u32>| *drops != samples.drops[0];
+    let seen = samples.drops.iter().position(dropped).expect("a drop");
+    let before_us = samples.at_us[seen - 1];
+    let after_us = samples.at_us.get(seen + 1).copied().unwrap_or(u64::MAX);
+    let come = attempts.iter().filter(|one| one.started_us <= after_us);
+    let accepted = accepts.iter().filter(|one| one.at_us <= before_us);
+    let (come, accepted) = (come.count(), accepted.count());
     assert!(
         come + 1 >= accepted + 65,
         "{come} came, {accepted} were accepted by {first_ms} ms"

