@@ -6,16 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
 use super::attempt::errno_of;
 use super::caller;
-use super::clock::{Clock, thread_cpu_us};
+use super::clock::{Clock, thread_cpu_since, thread_cpu_us};
 use super::log::ServerLog;
-use super::server::{AFTER_FAILURE_US, ServerError};
+use super::server::{AFTER_FAILURE_US, ServerError, wait};
 use crate::arm::{Protocol, ServerSpec};
 
 /// What the acceptors share.
@@ -76,7 +75,7 @@ impl<Stop: AsFd + Sync> Acceptors<'_, Stop> {
         let mut due = self.clock.until(self.spec.accept_from.as_us());
         loop {
             let mut stop = [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
-            ppoll(&mut stop, Some(TimeSpec::from_duration(due)), None).or_else(interrupted)?;
+            wait(&mut stop, Some(due))?;
             due = Duration::ZERO;
             let mut events = [EpollEvent::empty(); 2];
             let ready = match epoll.wait(&mut events, EpollTimeout::NONE) {
@@ -84,9 +83,7 @@ impl<Stop: AsFd + Sync> Acceptors<'_, Stop> {
                 ready => ready.map_err(failed)?,
             };
             if events[..ready].iter().any(|event| event.data() == STOP) {
-                log.cpu_us = thread_cpu_us()
-                    .zip(before)
-                    .map(|(after, before)| after - before);
+                log.cpu_us = thread_cpu_since(before);
                 return Ok(log);
             }
             match self
@@ -108,12 +105,5 @@ impl<Stop: AsFd + Sync> Acceptors<'_, Stop> {
                 }
             }
         }
-    }
-}
-
-fn interrupted(errno: Errno) -> Result<i32, ServerError> {
-    match errno {
-        Errno::EINTR => Ok(0),
-        errno => Err(ServerError::Thread(format!("poll: {errno}"))),
     }
 }

@@ -58,3 +58,9 @@ pub(super) fn thread_cpu_us() -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     Some(as_us(Duration::from(time)))
 }
+
+/// What it has used since a reading of [`thread_cpu_us`].
+pub(super) fn thread_cpu_since(before_us: Option<u64>) -> Option<u64> {
+    let after_us = thread_cpu_us()?;
+    before_us.map(|before_us| after_us - before_us)
+}

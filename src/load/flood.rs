@@ -11,7 +11,7 @@ use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
 use super::attempt::{Close, Running, Step};
-use super::clock::thread_cpu_us;
+use super::clock::{thread_cpu_since, thread_cpu_us};
 use super::schedule::{Last, Turn};
 use super::target::{Progress, Target};
 use super::{Clock, Schedule, events};
@@ -272,9 +272,7 @@ impl Shared {
             (Engine::Threads, Start::Together) => self.in_turn(worker, clock),
             (Engine::Threads, Start::OneByOne) => self.all_from_one_thread(clock),
         }?;
-        share.cpu_us = thread_cpu_us()
-            .zip(before)
-            .map(|(after, before)| after - before);
+        share.cpu_us = thread_cpu_since(before);
         Ok(share)
     }
 

@@ -21,7 +21,7 @@ use super::Clock;
 use super::acceptors::Acceptors;
 use super::attempt::errno_of;
 use super::caller::{self, Caller, Heard};
-use super::clock::thread_cpu_us;
+use super::clock::{thread_cpu_since, thread_cpu_us};
 use super::descriptors::Scarcity;
 use super::log::ServerLog;
 use super::pace::Pace;
@@ -326,9 +326,7 @@ impl Loop<'_> {
             let (stop, rest) = ready.split_at(1);
             let (listeners, connections) = rest.split_at(sockets.len());
             if stop[0] {
-                self.log.cpu_us = thread_cpu_us()
-                    .zip(before)
-                    .map(|(after, before)| after - before);
+                self.log.cpu_us = thread_cpu_since(before);
                 return Ok(self.log);
             }
             self.converse(connections);
@@ -469,7 +467,8 @@ impl Loop<'_> {
     }
 }
 
-fn wait(poll: &mut [PollFd<'_>], rest: Option<Duration>) -> Result<(), ServerError> {
+/// Polls for at most `rest`, for ever without one; a signal ends it early.
+pub(super) fn wait(poll: &mut [PollFd<'_>], rest: Option<Duration>) -> Result<(), ServerError> {
     match ppoll(poll, rest.map(TimeSpec::from_duration), None) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(ServerError::Thread(format!("poll: {errno}"))),

@@ -3,13 +3,18 @@
 use std::fmt::Write as _;
 
 use crate::manifest::Host;
-use crate::result::{Predicted, Ruled, Ruling};
+use crate::result::{Predicted, Ruled, Ruling, capital};
 
 /// A claim, its ruling and its evidence, a line each.
 pub fn claims(host: &Host, ruled: &[Ruled]) -> String {
     let mut text = format!("Linux {}\n", kernel(host));
     for one in ruled {
-        let _ = write!(text, "\n\"{}\"\n  {}", one.says, capital(&one.ruling));
+        let _ = write!(
+            text,
+            "\n\"{}\"\n  {}",
+            one.says,
+            capital(&one.ruling.to_string())
+        );
         if !matches!(one.ruling, Ruling::NotMeasured(_)) {
             let _ = write!(text, ": {}", one.truth);
         }
@@ -79,10 +84,4 @@ fn kernel(host: &Host) -> &str {
 fn measured(predicted: &Predicted) -> String {
     let measured = predicted.measured;
     measured.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
-}
-
-fn capital(ruling: &Ruling) -> String {
-    let text = ruling.to_string();
-    let (first, rest) = text.split_at(1);
-    format!("{}{rest}", first.to_uppercase())
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::table::{lines, wrapped};
-use crate::result::{ArmResult, Held, Results, Staircase, Step};
+use crate::result::{ArmResult, Held, Results, Staircase, Step, capital};
 
 /// What the columns mean.
 const NOTE: &str = "borne: holds means no overflow and no failed client; short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU %: of one processor; idle: of the machine.";
@@ -174,10 +174,4 @@ fn breaking_point(one: &Staircase) -> String {
         (None, Some(high), _) => format!("Breaking point: below {}.", told(high)),
         (None, None, _) => "Breaking point: unknown.".into(),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(chars).collect()
 }

@@ -58,6 +58,7 @@ pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
 pub use tool::ToolResult;
 pub use until::{Reached, wants_more};
+pub(crate) use verdict::capital;
 pub use wire::{Direction, Repeated, WireError, WireResult};
 
 use crate::arm::{Arm, Override};

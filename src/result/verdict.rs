@@ -365,7 +365,8 @@ fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<Stri
     ))
 }
 
-fn capital(text: &str) -> String {
+/// A text that begins a sentence.
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(chars).collect()

@@ -10,7 +10,7 @@ use crate::observation::{Observation, Verdict};
 use crate::report::ladder::{
     self, Event, LEGEND, Ladder, Ladders, Rung, Story as StoryOfOne, examples,
 };
-use crate::result::{Outcome, Results, Status};
+use crate::result::{Outcome, Results, Status, capital};
 
 /// An example of every fate that valid trials with packets have. Without packets there is too little to show.
 pub(super) fn charts(
@@ -111,8 +111,7 @@ fn title(ladder: &Ladder) -> String {
         StoryOfOne::Refused => format!("Refused after {ended}: nobody listens there"),
         StoryOfOne::Other(cause) => {
             let words = cause.name().replace('-', " ");
-            let (first, rest) = words.split_at(1);
-            format!("{}{rest}: ended after {ended}", first.to_uppercase())
+            format!("{}: ended after {ended}", capital(&words))
         }
     }
 }
