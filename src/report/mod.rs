@@ -17,6 +17,7 @@ mod staircase;
 mod table;
 mod tools;
 mod verdicts;
+mod wrap;
 
 use charts::Chart;
 
@@ -33,6 +34,7 @@ pub use prometheus::prometheus;
 pub use staircase::{sort_by_load, staircases};
 pub use table::comparison;
 pub use verdicts::{not_reached, verdicts};
+pub use wrap::wrapped;
 
 /// A derived file of a run folder: its name and its bytes.
 pub type File = (String, Vec<u8>);

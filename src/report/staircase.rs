@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::table::{lines, wrapped};
+use super::table::lines;
+use super::wrap::wrapped;
 use crate::result::{ArmResult, Held, Results, Staircase, Step, capital};
 
 /// What the columns mean.

@@ -3,6 +3,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::tools;
+use super::wrap::wrapped;
 use crate::arm::Loop;
 use crate::figure::Figure;
 use crate::result::{ArmResult, ListenerResult, Outcome, Results, Status};
@@ -373,37 +374,4 @@ fn published(arm: &ArmResult) -> String {
         (None, Some(overflows)) => overflows,
         (None, None) => "-".into(),
     }
-}
-
-/// Breaks lines at blanks; what is broken off goes on with the line's own indent and `more`.
-pub(super) fn wrapped(text: &str, width: usize, more: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
-        if line.chars().count() <= width {
-            out.push_str(line);
-            out.push('\n');
-            continue;
-        }
-        let mut length = 0;
-        for word in line.split_whitespace() {
-            let word_length = word.chars().count();
-            if length == 0 {
-                out.push_str(&indent);
-                length = indent.len();
-            } else if length + 1 + word_length > width {
-                out.push('\n');
-                out.push_str(&indent);
-                out.push_str(more);
-                length = indent.len() + more.len();
-            } else {
-                out.push(' ');
-                length += 1;
-            }
-            out.push_str(word);
-            length += word_length;
-        }
-        out.push('\n');
-    }
-    out
 }

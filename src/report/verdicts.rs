@@ -1,6 +1,6 @@
 //! A verdict for each arm in words, with what was expected and what to keep in mind.
 
-use super::table::wrapped;
+use super::wrap::wrapped;
 use crate::result::{ArmResult, Reached, Results, Status};
 
 /// A verdict for each arm, wrapped to the terminal's width.
