@@ -74,12 +74,7 @@ pub(super) fn text(
         // There the meaning of the kind has said it, by the rate that was measured.
         sentences.extend(too_long_a_queue(arm, &trial.listeners));
     }
-    sentences.extend(
-        trial
-            .listeners
-            .first()
-            .and_then(|one| limit(arm, one, &shown)),
-    );
+    sentences.extend(limit(arm, trial, &shown));
     sentences.join(" ")
 }
 
@@ -337,32 +332,47 @@ fn meaning(
 }
 
 /// Which of the two limits binds, and what a clamp has cost.
-fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<String> {
-    let effective = listener.backlog_effective;
-    let overflows = shown.count(OVERFLOWS);
-    let Some(asked) = arm.server.backlog() else {
-        return (overflows > 0.0).then(|| format!("The limit in force is {effective}."));
-    };
-    if u32::try_from(asked).is_ok_and(|asked| asked == effective) {
-        return (overflows > 0.0 && arm.server.accept() != Some(&AcceptPolicy::Never))
+fn limit(arm: &Arm, trial: &TrialResult, shown: &Shown<'_>) -> Option<String> {
+    let effective = trial.listeners.first()?.backlog_effective;
+    let asked = arm.server.backlog();
+    let is_as_asked = asked.is_some_and(|asked| u32::try_from(asked) == Ok(effective));
+    if arm.server.program().is_some() {
+        let somaxconn = trial.sysctls.get("net.core.somaxconn");
+        let somaxconn = somaxconn.and_then(|value| value.as_deref()?.parse::<u32>().ok());
+        let other = asked.filter(|_| !is_as_asked);
+        return Some(match (somaxconn, other) {
+            (Some(most), other) if effective < most => {
+                let set_up = other.map_or_else(String::new, |asked| {
+                    format!(", though it was set up for {asked}")
+                });
+                format!(
+                    "The limit in force, {effective}, is what the program asked for{set_up}: net.core.somaxconn, {most}, allows more."
+                )
+            }
+            (Some(most), Some(asked)) if effective == most => clamped(effective, asked, shown),
+            (Some(most), None) if effective == most => format!(
+                "The limit in force, {effective}, is net.core.somaxconn: the program asked for at least that."
+            ),
+            _ => format!("The limit in force is {effective}; who set it is unknown."),
+        });
+    }
+    if is_as_asked {
+        return (shown.count(OVERFLOWS) > 0.0 && arm.server.accept() != Some(&AcceptPolicy::Never))
             .then(|| format!("The limit in force, {effective}, is the listen() argument."));
     }
-    let somaxconn = arm.sysctl.get("net.core.somaxconn");
-    let somaxconn = somaxconn.and_then(|value| value.as_str().parse::<u32>().ok());
-    if arm.server.program().is_some() && somaxconn.is_some_and(|most| most != effective) {
-        return Some(format!(
-            "The limit in force is {effective}: the program was set up for {asked} and passed {effective} itself."
-        ));
-    }
+    Some(clamped(effective, asked?, shown))
+}
+
+fn clamped(effective: u32, asked: i32, shown: &Shown<'_>) -> String {
     let cost = match (shown.get(OVERFLOWS), shown.get("not-ok")) {
         (Some(0.0), _) => "clamped, no effect observed".into(),
         (None, _) | (_, None) => "what that cost is unknown".into(),
         (Some(_), Some(0.0)) => "clamped, and it cost time but no connect".into(),
         (Some(_), Some(losers)) => format!("clamped, and it cost {losers} connects"),
     };
-    Some(format!(
+    format!(
         "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}; {cost}."
-    ))
+    )
 }
 
 /// A text that begins a sentence.

@@ -18,3 +18,4 @@ mod sysctl_files;
 mod tidy;
 mod tools;
 mod trust;
+mod words;
