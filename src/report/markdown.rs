@@ -284,6 +284,8 @@ fn of_arm(text: &mut String, arm: &ArmResult, has_own_why: bool) {
     }
     if let Some(table) = super::why_overflows(arm) {
         let _ = write!(text, "\n{table}");
+    } else if let Some(told) = super::why_not_judged(arm) {
+        let _ = writeln!(text, "\n{told}.");
     }
     text.push('\n');
     let failed = arm

@@ -27,7 +27,7 @@ use crate::plan::Plan;
 use crate::result::Results;
 
 pub use audit::{Emphasis, Line, audit};
-pub use books::why_overflows;
+pub use books::{why_not_judged, why_overflows};
 pub use claims::{claims, claims_markdown};
 pub use diff::{diff, diff_markdown};
 pub use prometheus::prometheus;

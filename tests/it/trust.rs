@@ -96,7 +96,7 @@ fn books_that_close_explain_every_overflow() {
 fn the_table_of_overflows_adds_up() {
     let table = report::why_overflows(&one("", 2, one_loser)).expect("a table");
     for line in [
-        "Why 2 overflows for 1 losing clients (trial 0):",
+        "Why 2 overflows for one losing client (trial 0):",
         "| first SYNs | + 2 |",
         "| handshakes that were completed | - 1 |",
         "| **packets that met the full accept queue** | **= 2** |",

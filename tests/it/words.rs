@@ -1,9 +1,11 @@
 //! What reports say: every sentence that a reader relies on, held against readings that call for it.
 
 use backlog_lab::arm::Arm;
-use backlog_lab::observation::{Ended, Look, Measured};
+use backlog_lab::observation::{Ended, Look, Measured, ServerSide};
+use backlog_lab::report;
 
-use crate::pipeline::{Scripted, accept, attempt, measured, port, run};
+use crate::pipeline::{Scripted, accept, attempt, counters, measured, one, port, run};
+use crate::trust::one_loser;
 
 /// One client, served by a program whose limit and somaxconn were read so.
 fn of_a_program(limit: u32, somaxconn: Option<u32>) -> Measured {
@@ -82,4 +84,82 @@ fn a_programs_limit_is_told_with_who_set_it() {
             "{set_up:?} {limit} {somaxconn:?}: {told}"
         );
     }
+}
+
+/// A half-open handshake can be ended by either side; the table of the overflows says by which.
+#[test]
+fn who_reset_a_half_open_handshake_is_said() {
+    let ended_by = |server_side: ServerSide| {
+        let result = one("", 2, || {
+            let mut readings = one_loser();
+            readings.attempts[1] = attempt(1, port(1), Ended::TimeUp);
+            readings.attempts[1].server_side = Some(server_side);
+            let resets = counters(&[("TcpExt.EmbryonicRsts", 1)]);
+            readings
+                .server
+                .counters
+                .after
+                .as_mut()
+                .expect("counters")
+                .extend(resets);
+            let by_client = u32::from(server_side == ServerSide::HalfOpen);
+            readings.listeners[0].after.drops = Some(3 + by_client);
+            readings
+        });
+        report::why_overflows(&result).expect("a table")
+    };
+    let by_client = ended_by(ServerSide::HalfOpen);
+    let line = "| half-open handshakes that clients reset when they gave up | - 1 |";
+    assert!(by_client.contains(line), "{by_client}");
+    let by_server = ended_by(ServerSide::Nothing);
+    let line = "| half-open handshakes that the server reset (tcp_abort_on_overflow) | - 1 |";
+    assert!(by_server.contains(line), "{by_server}");
+}
+
+/// Where the overflows cannot be taken apart, the reader is told why, and where they can nothing is said.
+#[test]
+fn overflows_that_are_not_judged_say_why() {
+    let why = |change: fn(&mut Measured)| {
+        let readings = || {
+            let mut readings = one_loser();
+            change(&mut readings);
+            readings
+        };
+        let result = one("", 2, readings);
+        assert!(
+            report::why_overflows(&result).is_none() || report::why_not_judged(&result).is_none()
+        );
+        report::why_not_judged(&result)
+    };
+    assert_eq!(why(|_| {}), None);
+    let blind = why(|readings| {
+        readings.attempts[1] = attempt(1, port(1), Ended::TimeUp);
+    });
+    assert_eq!(
+        blind.as_deref(),
+        Some(
+            "Why there were 2 overflows (trial 0) is not judged: what the server held of a client that left is unknown"
+        )
+    );
+    let open = why(|readings| {
+        let more = counters(&[("TcpExt.TCPSynRetrans", 9)]);
+        readings
+            .server
+            .counters
+            .after
+            .as_mut()
+            .expect("counters")
+            .extend(more);
+    });
+    assert_eq!(
+        open.as_deref(),
+        Some(
+            "Why there were 2 overflows (trial 0) is not judged: the totals do not agree, they give 10"
+        )
+    );
+    let unread = why(|readings| {
+        let gone = "net.ipv4.tcp_synack_retries";
+        readings.server.sysctls.remove(gone);
+    });
+    assert!(unread.is_some_and(|told| told.contains("tcp_synack_retries is unknown")));
 }
