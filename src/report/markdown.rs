@@ -226,11 +226,11 @@ fn comparison(text: &mut String, results: &Results) {
     for row in &rows {
         text.push_str(&line(row));
     }
-    text.push_str(
-        "\nMedians over the valid trials. answered: from a client's start to its answer, of the n answered. \
-         Recv-Q max/cap: the deepest look at the accept queue and what it holds. per loser: overflows for each \
-         client that was not well. ghosts: connected for the client, never accepted by the server. A dash is \
-         unknown or too few samples, never zero.\n\n",
+    let _ = writeln!(
+        text,
+        "\nMedians over the valid trials. {} {}\n",
+        table::CAPTION,
+        table::WIDE_CAPTION
     );
     let _ = writeln!(text, "{}\n", table::DROPS);
     if table::has_load_over_time(results) {

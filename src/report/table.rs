@@ -107,6 +107,12 @@ const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 /// What tells the two kinds of latency apart.
 pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
+/// What the columns count.
+pub(super) const CAPTION: &str = "ok: answered of attempted. ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. A dash is unknown or too few, never zero.";
+
+/// What the columns of a wide table count besides.
+pub(super) const WIDE_CAPTION: &str = "wasted accepts: of clients that had given up. listen drops: all packets that the listener dropped. idle CPU: of the machine; server CPU: of the server's thread.";
+
 /// Why the drops of a socket are not its overflows.
 pub(super) const DROPS: &str = "Drops of the socket (chart of the queue's depth) count more than overflows: also packets on half-open requests.";
 
@@ -169,7 +175,12 @@ pub fn comparison(results: &Results, width: usize) -> String {
         Some(n) if n > 1 => format!("Medians of {n} trials. "),
         _ => String::new(),
     };
-    caption += "p50/p99: from start to answer, of the n answered; the timeout limits connect and answer separately. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n";
+    caption += CAPTION;
+    if width >= WIDE {
+        caption.push(' ');
+        caption += WIDE_CAPTION;
+    }
+    caption.push('\n');
     if has_load_over_time(results) {
         caption += INTENDED;
         caption.push('\n');
@@ -306,17 +317,21 @@ fn latency(arm: &ArmResult) -> String {
         .map(|p| p.n)
         .max();
     match n {
-        Some(n) => format!(
-            "{} ({n})",
-            pair(arm, ["answered-p50-ms", "answered-p99-ms"])
-        ),
-        None => "-".into(),
+        Some(n) if n > 0 && !arm.summary.is_empty() => {
+            let pair = ["answered-p50-ms", "answered-p99-ms"];
+            format!("{} ({n})", percentiles(pair.map(|name| median(arm, name))))
+        }
+        _ => "-".into(),
     }
 }
 
 /// From the intended start, and by which loop the clients came.
 fn intended(arm: &ArmResult) -> String {
-    let pair = pair(arm, ["intended-p50-ms", "intended-p99-ms"]);
+    if arm.summary.is_empty() {
+        return "-".into();
+    }
+    let pair = ["intended-p50-ms", "intended-p99-ms"];
+    let pair = percentiles(pair.map(|name| median(arm, name)));
     match arm.settings.client.pacing() {
         Loop::Flood => pair,
         Loop::Open(_) => format!("{pair} open"),
@@ -324,15 +339,19 @@ fn intended(arm: &ArmResult) -> String {
     }
 }
 
-/// Two percentiles; short ones with a decimal.
-fn pair(arm: &ArmResult, names: [&str; 2]) -> String {
-    let shown = names.map(|name| {
-        let value = arm.summary.get(name).map(|summary| summary.median);
-        figure(
-            arm,
-            name,
-            usize::from(value.is_some_and(|value| value < 100.0)),
-        )
+fn median(arm: &ArmResult, figure: &str) -> Option<f64> {
+    arm.summary.get(figure).map(|summary| summary.median)
+}
+
+/// Percentiles of times in milliseconds, short ones with a decimal; in words where there were too few samples for any.
+pub(super) fn percentiles<const N: usize>(values_ms: [Option<f64>; N]) -> String {
+    if values_ms.iter().all(Option::is_none) {
+        return "too few".into();
+    }
+    let shown = values_ms.map(|value| match value {
+        Some(ms) if ms < 100.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+        None => "-".into(),
     });
     shown.join("/")
 }

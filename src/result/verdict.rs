@@ -259,17 +259,25 @@ fn out_of_descriptors(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
 
 /// How the clients came, and what their percentiles count from.
 fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
-    let percentiles = |what: &str| {
-        let of = |name: String| shown.get(&name).map_or_else(|| "-".into(), decimal);
-        ["p50", "p90", "p99"]
-            .map(|p| of(format!("{what}-{p}-ms")))
-            .join("/")
+    let value = |what: &str, p: &str| shown.get(&format!("{what}-{p}-ms"));
+    let known: Vec<&str> = ["p50", "p90", "p99"]
+        .into_iter()
+        .filter(|p| value("intended", p).is_some())
+        .collect();
+    let of = |what: &str| {
+        let told = known.iter().filter_map(|p| value(what, p).map(decimal));
+        told.collect::<Vec<_>>().join("/")
     };
-    let times = format!(
-        "p50/p90/p99 {} ms from the intended start, {} ms from the actual one",
-        percentiles("intended"),
-        percentiles("answered")
-    );
+    let times = if known.is_empty() {
+        "too few were answered for percentiles (the median needs 20)".to_owned()
+    } else {
+        format!(
+            "{} {} ms from the intended start, {} ms from the actual one",
+            known.join("/"),
+            of("intended"),
+            of("answered")
+        )
+    };
     shown.get("intended-max-ms")?;
     match arm.client.pacing() {
         Loop::Flood => None,

@@ -1,8 +1,11 @@
 //! What reports say: every sentence that a reader relies on, held against readings that call for it.
 
-use backlog_lab::arm::Arm;
+use backlog_lab::arm::{Arm, Source};
+use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{Ended, Look, Measured, ServerSide};
+use backlog_lab::plan::Plan;
 use backlog_lab::report;
+use backlog_lab::run::RunFolder;
 
 use crate::pipeline::{Scripted, accept, attempt, counters, measured, one, port, run};
 use crate::trust::one_loser;
@@ -162,4 +165,59 @@ fn overflows_that_are_not_judged_say_why() {
         readings.server.sysctls.remove(gone);
     });
     assert!(unread.is_some_and(|told| told.contains("tcp_synack_retries is unknown")));
+}
+
+/// Where no run can be kept, the whole path and the way out are told: the current folder is easily forgotten.
+#[test]
+fn a_place_that_cannot_hold_a_run_is_named_with_the_way_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let reports = folder.path().join("reports");
+    std::fs::write(&reports, "in the way").expect("a file");
+    let host = Host {
+        kernel: None,
+        architecture: None,
+        cpus: None,
+    };
+    let started_at = "2026-01-01T00:00:00Z".parse().expect("a timestamp");
+    let plan = Plan::new(Vec::new(), 1, 7, Vec::new());
+    let manifest = Manifest::new(Vec::new(), host, started_at, plan);
+    let error = RunFolder::create_below(&reports, manifest).expect_err("a file is no folder");
+    let told = error.to_string();
+    assert!(told.contains(&reports.display().to_string()), "{told}");
+    assert!(told.ends_with("; name another one with -o DIR"), "{told}");
+}
+
+/// Ten answers have no median: that is said, and not printed as dashes with a unit.
+#[test]
+fn a_loop_with_few_answers_says_so() {
+    let told = |n: u32| {
+        let text = format!(
+            "title = \"t\"\nwhy = \"w\"\n[server]\nbacklog = 1\n[client]\nrate = \"{n}/s\"\nduration = \"1s\"\n"
+        );
+        let arms = Source::new("one", &text).arms(&[]).expect("an arm");
+        let lab = Scripted(move |_: &str| {
+            let attempts = (0..n).map(|n| attempt(n, port(n), Ended::Answered));
+            let accepts = (0..n).map(|n| accept(100, port(n)));
+            Ok(measured(attempts.collect(), accepts.collect()))
+        });
+        let results = run(arms, &lab);
+        format!(
+            "{}\n{}",
+            report::comparison(&results, 80),
+            report::verdicts(&results, 800)
+        )
+    };
+    let few = told(10);
+    assert!(few.contains("too few (10)"), "{few}");
+    assert!(
+        few.contains("Open loop, 10/s: too few were answered for percentiles"),
+        "{few}"
+    );
+    assert!(!few.contains("-/-"), "{few}");
+    let some = told(20);
+    assert!(
+        some.contains("p50/p90 0.9/0.9 ms from the intended start"),
+        "{some}"
+    );
+    assert!(some.contains("0.9/- (20)"), "{some}");
 }

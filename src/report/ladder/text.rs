@@ -12,7 +12,7 @@ const QUEUE: usize = 14;
 const LONGEST_SHAFT: usize = 60;
 
 /// What the last column means.
-pub const LEGEND: &str = "accept queue: the last look at it before the event reached the server, up to a sampling period old";
+pub const LEGEND: &str = "accept queue: as last seen before the event reached the server, up to a sampling period earlier; what the event changed shows one look later";
 
 /// The ladder for a terminal of `width` columns: client on the left, server on the right, times in milliseconds.
 pub fn text(ladder: &Ladder, width: usize) -> String {
