@@ -130,7 +130,8 @@ fn half_width(side: Summary) -> Option<f64> {
 /// Nothing is measured more finely than to the microsecond, and times are told in milliseconds.
 const MOST_DECIMALS: f64 = 3.0;
 
-/// Two digits of the difference, one of every half width, three of a mean that has none; none of whole numbers.
+/// As many as show the first digit of the difference and of every half width, and three digits of a mean that has
+/// none; none of whole numbers.
 fn decimals(figure: &FigureComparison) -> usize {
     let sides: Vec<Summary> = [figure.before, figure.after]
         .into_iter()
@@ -141,7 +142,7 @@ fn decimals(figure: &FigureComparison) -> usize {
         is_told.then(|| digits - 1.0 - value.abs().log10().floor())
     };
     let difference = match sides.as_slice() {
-        [before, after] => place(after.mean - before.mean, 2.0),
+        [before, after] => place(after.mean - before.mean, 1.0),
         _ => None,
     };
     let each = sides.iter().flat_map(|side| match half_width(*side) {
@@ -202,7 +203,7 @@ mod tests {
             (
                 side(160.412, None),
                 side(160.377, None),
-                ["160.412", "160.377"],
+                ["160.41", "160.38"],
             ),
             (side(5.732, None), None, ["5.73", "-"]),
             (

@@ -50,6 +50,7 @@ pub(super) fn readme(
         of_arm(&mut text, arm, why.is_none());
     }
     published(&mut text, results);
+    text += &super::glossary::of_run(results);
     again(&mut text, manifest);
     text
 }

@@ -116,17 +116,8 @@ pub(super) const WIDE_CAPTION: &str = "wasted accepts: of clients that had given
 /// Why the drops of a socket are not its overflows.
 pub(super) const DROPS: &str = "Drops of the socket (chart of the queue's depth) count more than overflows: also packets on half-open requests.";
 
-/// Failure classes with the headings of their columns; a column that is zero in every arm is left out.
-const CLASSES: &[(Outcome, &str)] = &[
-    (Outcome::ConnectTimeout, "connect timeout"),
-    (Outcome::ReadTimeout, "read timeout"),
-    (Outcome::Refused, "refused"),
-    (Outcome::Reset, "reset"),
-    (Outcome::ClosedEarly, "closed early"),
-    (Outcome::WrongData, "wrong data"),
-    (Outcome::LocalLimit, "local limit"),
-    (Outcome::Other, "other"),
-];
+/// Failure classes, each with a column; one that is zero in every arm is left out.
+const CLASSES: &[Outcome] = Outcome::ALL.split_at(1).1;
 
 /// Failure classes with a column of their own where there is no room for all.
 const FEW_CLASSES: usize = 2;
@@ -251,20 +242,21 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
     };
     let mut own: Vec<_> = CLASSES
         .iter()
-        .filter(|(class, _)| total(*class) > 0)
+        .copied()
+        .filter(|class| total(*class) > 0)
         .collect();
     let mut shared = Vec::new();
     if own.len() > most {
-        own.sort_by_key(|(class, _)| std::cmp::Reverse(total(*class)));
+        own.sort_by_key(|class| std::cmp::Reverse(total(*class)));
         shared = own.split_off(most);
-        own.sort_by_key(|(class, _)| *class);
+        own.sort_unstable();
     }
     let columns: Vec<_> = COLUMNS
         .iter()
         .filter(|column| column.shown.in_table(wide, is_paced))
         .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
-    heads.extend(own.iter().map(|(_, heading)| (*heading).to_owned()));
+    heads.extend(own.iter().map(ToString::to_string));
     heads.extend((!shared.is_empty()).then(|| "other failures".to_owned()));
     heads.extend(columns[1..].iter().map(|column| column.heading.to_owned()));
     let rows = results
@@ -273,11 +265,9 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
         .filter(|arm| !arm.settings.client.is_tool())
         .map(|arm| {
             let mut row = vec![arm.name.clone(), (columns[0].cell)(arm)];
-            row.extend(own.iter().map(|(class, _)| figure(arm, class.figure(), 0)));
+            row.extend(own.iter().map(|class| figure(arm, class.figure(), 0)));
             if !shared.is_empty() {
-                let medians = shared
-                    .iter()
-                    .map(|(class, _)| arm.summary.get(class.figure()));
+                let medians = shared.iter().map(|class| arm.summary.get(class.figure()));
                 let sum: Option<f64> = medians.map(|one| one.map(|one| one.median)).sum();
                 row.push(sum.map_or_else(|| "-".into(), |sum| format!("{sum}")));
             }

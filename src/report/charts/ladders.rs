@@ -45,7 +45,7 @@ fn chart(story: &Story<'_>, ladder: &Ladder, options: Options) -> Figure {
         ladder.arm, ladder.trial, ladder.connection
     );
     if let Some(cause) = ladder.cause {
-        subtitle += &format!(" \u{b7} {cause}");
+        subtitle += &format!(" \u{b7} cause: {cause}");
     }
     let (mut scene, content) = frame::frame(
         &story.setting,
@@ -110,8 +110,7 @@ fn title(ladder: &Ladder) -> String {
         },
         StoryOfOne::Refused => format!("Refused after {ended}: nobody listens there"),
         StoryOfOne::Other(cause) => {
-            let words = cause.name().replace('-', " ");
-            format!("{}: ended after {ended}", capital(&words))
+            format!("{}: ended after {ended}", capital(cause.label()))
         }
     }
 }

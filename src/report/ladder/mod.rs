@@ -43,11 +43,11 @@ impl fmt::Display for Story {
             Self::AnsweredAfterRetry => "answered after a SYN retry",
             Self::RescuedGhost => "rescued ghost",
             Self::ConnectTimeout => "connect timeout",
-            Self::GhostByCookie => "ghost by cookie",
-            Self::GhostByDroppedAck => "ghost by dropped ACK",
+            Self::GhostByCookie => Cause::CookieAckDropped.label(),
+            Self::GhostByDroppedAck => Cause::FinalAckDropped.label(),
             Self::Reset => "reset",
             Self::Refused => "refused",
-            Self::Other(cause) => cause.name(),
+            Self::Other(cause) => cause.label(),
         })
     }
 }

@@ -20,10 +20,8 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
         .saturating_sub(2 * TIME + QUEUE + 6)
         .clamp(24, LONGEST_SHAFT);
     let mut out = format!("connection {}: {}", ladder.connection, ladder.story);
-    if let Some(cause) = ladder.cause
-        && cause.name() != ladder.story.to_string()
-    {
-        out += &format!(" ({cause})");
+    if let Some(cause) = ladder.cause {
+        out += &format!(" (cause: {cause})");
     }
     out += &format!("\n{}, trial {}", ladder.arm, ladder.trial);
     if !ladder.has_packets {
