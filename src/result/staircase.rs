@@ -309,7 +309,7 @@ fn prediction(
         Some(useful) => (
             useful,
             format!(
-                "{useful:.0} can be accepted within the timeout of {}",
+                "{useful:.0} can be accepted within the timeout of {:#}",
                 client.timeout
             ),
         ),
@@ -369,7 +369,7 @@ fn limit(arm: &ArmResult, by: LoadKind, held: Held) -> (Limit, String) {
         (Some(Kind::Overloaded), _) => (
             Limit::AcceptRate,
             format!(
-                "nothing was dropped, and clients waited longer than their timeout of {}",
+                "nothing was dropped, and clients waited longer than their timeout of {:#}",
                 arm.settings.client.timeout
             ),
         ),

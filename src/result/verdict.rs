@@ -231,7 +231,7 @@ fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
     let wait_us = u64::from(deepest).saturating_mul(delay.as_us());
     (arm.server.accept() == Some(&AcceptPolicy::Loop) && wait_us > timeout.as_us()).then(|| {
         format!(
-            "{deepest} waiting at {delay} per accept take {}.{} s, longer than the timeout of {timeout}: beyond {} places a longer queue answers nobody.",
+            "{deepest} waiting at {delay:#} per accept take {}.{} s, longer than the timeout of {timeout:#}: beyond {} places a longer queue answers nobody.",
             wait_us / 1_000_000,
             wait_us / 100_000 % 10,
             timeout.as_us() / delay.as_us()
@@ -306,7 +306,7 @@ fn meaning(
         Kind::Clean | Kind::Overflowing => None,
         Kind::Slow => shown.get("answered-max-ms").map(|ms| {
             format!(
-                "Nobody failed, but the slowest waited {:.1} s of the {} that clients allow.",
+                "Nobody failed, but the slowest waited {:.1} s of the {:#} that clients allow.",
                 ms / 1_000.0,
                 arm.client.timeout
             )
@@ -315,7 +315,7 @@ fn meaning(
             Some(rate) => {
                 let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);
                 format!(
-                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {}.",
+                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {:#}.",
                     (rate * f64::from(timeout_us) / 1e6).floor(),
                     arm.client.timeout
                 )
