@@ -47,7 +47,7 @@ fn a_ladder_shows_every_packet_once_and_nothing_else() {
     let shown = ladder
         .rungs
         .iter()
-        .filter(|rung| matches!(rung.event, Event::Packet { .. }));
+        .filter(|rung| matches!(rung.event, Event::Packet(_)));
     assert_eq!(shown.count(), packets.len());
     assert_eq!(ladder.story, Story::GhostByDroppedAck);
     assert_eq!(
