@@ -68,12 +68,12 @@ const COLUMNS: &[Column] = &[
     Column {
         heading: "over- flows",
         shown: Shown::Always,
-        cell: |arm| figure(arm, OVERFLOWS, 0),
+        cell: |arm| of_tcp(arm, OVERFLOWS, 0),
     },
     Column {
         heading: "per loser",
         shown: Shown::WideOrUnpaced,
-        cell: |arm| figure(arm, "overflows-per-loser", 1),
+        cell: |arm| of_tcp(arm, "overflows-per-loser", 1),
     },
     Column {
         heading: "idle CPU",
@@ -88,7 +88,7 @@ const COLUMNS: &[Column] = &[
     Column {
         heading: "listen drops",
         shown: Shown::Wide,
-        cell: |arm| figure(arm, "TcpExt.ListenDrops", 0),
+        cell: |arm| of_tcp(arm, "TcpExt.ListenDrops", 0),
     },
     Column {
         heading: "server CPU ms",
@@ -283,6 +283,15 @@ pub(super) fn figure(arm: &ArmResult, name: &str, decimals: usize) -> String {
     match arm.summary.get(name) {
         Some(summary) => format!("{:.decimals$}", summary.median),
         None => "-".into(),
+    }
+}
+
+/// A figure from TCP's counters: of an `AF_UNIX` socket they count nothing.
+fn of_tcp(arm: &ArmResult, name: &str, decimals: usize) -> String {
+    if arm.settings.server.is_unix() {
+        "-".into()
+    } else {
+        figure(arm, name, decimals)
     }
 }
 

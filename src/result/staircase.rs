@@ -320,7 +320,7 @@ fn prediction(
             let (per_s, known) = capacity?;
             let more = bound / (client.duration.as_ms() / 1_000.0);
             let told = format!(
-                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {}",
+                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {:#}",
                 client.duration
             );
             Some((per_s + more, told))

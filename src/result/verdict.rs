@@ -107,7 +107,12 @@ fn answered(arm: &Arm, shown: &Shown<'_>) -> String {
 fn overflow(overflows: f64, shown: &Shown<'_>) -> String {
     let drops = shown.count("TcpExt.ListenDrops");
     if overflows == 0.0 {
-        return if drops > 0.0 {
+        let syn_queue = shown.count("TcpExt.TCPReqQFullDrop");
+        return if syn_queue > 0.0 {
+            format!(
+                "It was the SYN queue that overflowed, {syn_queue} times, and never the accept queue."
+            )
+        } else if drops > 0.0 {
             format!("The accept queue never overflowed, but the listener dropped {drops} packets.")
         } else {
             "No overflow.".into()
