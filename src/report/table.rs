@@ -96,7 +96,7 @@ const COLUMNS: &[Column] = &[
         cell: |arm| figure(arm, "server-cpu-ms", 0),
     },
     Column {
-        heading: "published",
+        heading: "published:ok/overflows",
         shown: Shown::Wide,
         cell: published,
     },
@@ -108,7 +108,7 @@ const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
 /// What the columns count.
-pub(super) const CAPTION: &str = "ok: answered of attempted. ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. A dash is unknown or too few, never zero.";
+pub(super) const CAPTION: &str = "ok: answered of attempted (connected, where nobody speaks). ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. A dash is unknown or too few, never zero.";
 
 /// What the columns of a wide table count besides.
 pub(super) const WIDE_CAPTION: &str = "wasted accepts: of clients that had given up. listen drops: all packets that the listener dropped. idle CPU: of the machine; server CPU: of the server's thread.";
@@ -386,10 +386,10 @@ fn published(arm: &ArmResult) -> String {
             .and_then(|figure| published.figures.get(&figure))
             .map(|value| format!("{value}"))
     };
-    match (of("ok"), of(OVERFLOWS)) {
-        (Some(ok), Some(overflows)) => format!("{ok} ok, {overflows} ovfl"),
-        (Some(ok), None) => format!("{ok} ok"),
-        (None, Some(overflows)) => overflows,
-        (None, None) => "-".into(),
+    let told = [of("ok"), of(OVERFLOWS)];
+    if told.iter().all(Option::is_none) {
+        return "-".into();
     }
+    told.map(|value| value.unwrap_or_else(|| "-".into()))
+        .join("/")
 }
