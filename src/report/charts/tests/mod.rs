@@ -27,7 +27,7 @@ fn run(arms: Vec<(String, Option<Measured>)>) -> Run {
     let settings = |name: &str, measured: Option<&Measured>| {
         let connections = measured.map_or(1, |one| one.attempts.len().max(1));
         let rate = name
-            .split_once("/rate=")
+            .split_once("rate=")
             .map_or_else(String::new, |(_, rate)| {
                 format!("rate = \"{rate}/s\"\nduration = \"2s\"\n")
             });
@@ -322,6 +322,15 @@ fn runs() -> Vec<(&'static str, Run)> {
             run(matrix(&["m/b=1,d=0s", "m/b=1,d=80ms", "m/b=128,d=0s"])),
         ),
         ("four factors", run(matrix(&many_levels))),
+        (
+            "two groups of steps",
+            run(vec![
+                named("m/b=1,rate=50", quiet()),
+                named("m/b=1,rate=120", busy()),
+                named("m/b=9,rate=50", quiet()),
+                named("m/b=9,rate=120", busy()),
+            ]),
+        ),
         (
             "steps",
             run(vec![

@@ -305,7 +305,7 @@ fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
     let figures = figures(&run.results, &run.observations, Options::default());
     let title = &figures
         .iter()
-        .find(|one| one.id == ChartId::Staircase)
+        .find(|one| one.id == ChartId::Staircase(None))
         .unwrap()
         .title;
     assert!(
@@ -313,5 +313,31 @@ fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
             "bears 104/s only while a short step lasts (93/s for sure) and breaks at 116/s"
         ),
         "{title}"
+    );
+}
+
+#[test]
+fn every_group_of_steps_has_a_chart_that_bears_its_name() {
+    let steps = [
+        "m/b=1,rate=50",
+        "m/b=1,rate=120",
+        "m/b=9,rate=50",
+        "m/b=9,rate=120",
+    ];
+    let arms = steps.map(|name| (name.to_owned(), Some(quiet())));
+    let run = run(arms.to_vec());
+    let figures = figures(&run.results, &run.observations, Options::default());
+    let charts: Vec<(String, &str)> = figures
+        .iter()
+        .filter(|one| matches!(one.id, ChartId::Staircase(_)))
+        .map(|one| (one.id.file_stem(), one.title.as_str()))
+        .collect();
+    let titles = ["m/b=1 bears 120/s", "m/b=9 bears 120/s"];
+    assert_eq!(
+        charts,
+        [
+            ("staircase-m__b=1".to_owned(), titles[0]),
+            ("staircase-m__b=9".to_owned(), titles[1]),
+        ]
     );
 }
