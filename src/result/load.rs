@@ -74,6 +74,24 @@ fn window_us(arm: &Arm, attempts: &[Attempt]) -> Option<u64> {
     }
 }
 
+/// How long there was load: while connections were started; in a flood, until the accept queue first ran empty, since
+/// who comes after that was sent away before. `None` where no look saw it run empty.
+pub(super) fn loaded_until_us(arm: &Arm, measured: &Measured) -> Option<u64> {
+    if arm.client.pacing() != Loop::Flood {
+        return Some(arm.client.duration.as_us());
+    }
+    let of = |one: &Listener| {
+        let samples = &one.samples;
+        let filled = samples.recv_q.iter().position(|recv_q| *recv_q > 0)?;
+        let after = samples.recv_q.iter().zip(&samples.at_us).skip(filled);
+        after
+            .into_iter()
+            .find(|(recv_q, _)| **recv_q == 0)
+            .map(|(_, at_us)| *at_us)
+    };
+    measured.listeners.iter().filter_map(of).max()
+}
+
 /// The time of the first look that shows a drop; a look is a millisecond.
 fn first_drop_us(listeners: &[Listener]) -> Option<u64> {
     let of = |one: &Listener| {
@@ -117,7 +135,7 @@ pub(super) fn nominal_capacity(arm: &Arm) -> Option<f64> {
         AcceptPolicy::Loop
             if server.accept_delay > Span::default() && server.accept_from == Span::default() =>
         {
-            Some(1_000.0 / server.accept_delay.as_ms())
+            Some(1_000.0 / server.accept_delay.as_ms() * f64::from(server.acceptors))
         }
         AcceptPolicy::Loop | AcceptPolicy::Plan(_) => None,
     }

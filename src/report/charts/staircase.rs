@@ -8,7 +8,7 @@ use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure};
 use crate::arm::LoadKind;
 use crate::report::staircase::{holds_for_a_while, sentences, surely_holds};
-use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step};
+use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step, median};
 
 /// A line through all steps: its colour, whether it is dashed, and its value at each of them.
 struct Line {
@@ -237,7 +237,7 @@ fn failures(arm: &ArmResult, theme: Theme) -> Vec<(f64, Rgb)> {
         .filter(|class| *class != Outcome::Ok);
     classes
         .filter_map(|class| {
-            let n = arm.summary.get(class.figure())?.median;
+            let n = median(arm, class.figure())?;
             (n > 0.0).then(|| (n, theme.outcome(class)))
         })
         .collect()

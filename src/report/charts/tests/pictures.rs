@@ -298,7 +298,7 @@ fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "104/s (no overflow and no failed client, but the step was too short to tell; for as long as it takes at most 93/s were borne)",
-        "server client %",
+        "CPU % idle",
     ] {
         assert!(flat.contains(words), "{words}\n{text}");
     }
