@@ -62,7 +62,7 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
     };
     let arm_at = |load| arm.with_load(by, load, step);
     let found = seek(&mut search, arm_at, &lab, &folder, manifest, |sought| {
-        told.on(sought)
+        told.on(sought);
     })?;
     let Told { mut cannot, .. } = told;
     if search.gave_up() {

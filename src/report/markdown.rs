@@ -35,6 +35,7 @@ pub(super) fn readme(
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
     }
+    text += &super::remedies::markdown(results);
     for one in &results.staircases {
         text += &super::staircase::markdown(one);
     }

@@ -20,6 +20,7 @@ mod latency;
 mod latency_data;
 mod paint;
 mod png;
+mod remedies;
 mod scale;
 mod scene;
 mod staircase;
@@ -63,6 +64,7 @@ enum ChartId {
     Comparison,
     /// Of these steps, where a run has several groups of them.
     Staircase(Option<String>),
+    Remedies,
     Matrix,
     Fates,
     Outcomes,
@@ -80,6 +82,7 @@ impl ChartId {
             Self::Comparison => "comparison".into(),
             Self::Staircase(None) => "staircase".into(),
             Self::Staircase(Some(steps)) => format!("staircase-{}", steps.replace('/', "__")),
+            Self::Remedies => "remedies".into(),
             Self::Matrix => "matrix".into(),
             Self::Fates => "fates".into(),
             Self::Outcomes => "outcomes".into(),
@@ -161,6 +164,7 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
     }
     let mut figures = vec![comparison::chart(&story, size, theme)];
     figures.extend(staircase::charts(&story, results, size, theme));
+    figures.extend(remedies::chart(&story, results, size, theme));
     let shown = &results.arms[..story.arms.len()];
     let composition = Composition::of(shown);
     figures.extend(composition.map(|one| fates::chart(&story, &one, size, theme)));

@@ -221,6 +221,14 @@ fn quiet() -> Measured {
     measured(attempts, samples(12, |_| (0, 0)), 0)
 }
 
+/// A queue that was full at first and is empty after `n` tenths of the trial.
+fn emptied(n: u64) -> Measured {
+    let attempts = (0..30)
+        .map(|n| attempt(n, Stage::Receive, Ended::Answered, 100))
+        .collect();
+    measured(attempts, samples(12, |at| (u32::from(at < n) * 2, 0)), 0)
+}
+
 /// Runs that a layout may stumble over.
 fn runs() -> Vec<(&'static str, Run)> {
     let named = |name: &str, one: Measured| (name.to_owned(), Some(one));
@@ -322,6 +330,12 @@ fn runs() -> Vec<(&'static str, Run)> {
             run(matrix(&["m/b=1,d=0s", "m/b=1,d=80ms", "m/b=128,d=0s"])),
         ),
         ("four factors", run(matrix(&many_levels))),
+        (
+            "remedies",
+            run((0..6)
+                .map(|n| named(&long(n), if n == 0 { busy() } else { emptied(n as u64) }))
+                .collect()),
+        ),
         (
             "two groups of steps",
             run(vec![

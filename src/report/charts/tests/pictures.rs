@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{ChartId, Figure, Options, Size, Theme, charts, figures, paint};
-use super::{busy, quiet, run, runs};
+use super::{busy, emptied, quiet, run, runs};
 
 /// Of different shapes: scaled to another size, a layout stays the same.
 fn sizes() -> [Size; 3] {
@@ -340,4 +340,50 @@ fn every_group_of_steps_has_a_chart_that_bears_its_name() {
             ("staircase-m__b=9".to_owned(), titles[1]),
         ]
     );
+}
+
+/// Few arms of one folder, of which one overflowed and one emptied: all queues in one picture, and a line for each.
+#[test]
+fn remedies_are_compared_in_one_picture() {
+    let arms = |names: [&str; 3]| {
+        let [first, second, third] = names.map(str::to_owned);
+        run(vec![
+            (first, Some(busy())),
+            (second, Some(emptied(3))),
+            (third, Some(emptied(6))),
+        ])
+    };
+    let one = arms(["storm/a", "storm/b", "storm/c"]);
+    let figures = figures(&one.results, &one.observations, Options::default());
+    let chart = figures.iter().find(|one| one.id == ChartId::Remedies);
+    let chart = chart.expect("a chart");
+    let texts: Vec<&str> = chart
+        .scene
+        .texts
+        .iter()
+        .map(|text| text.words.as_str())
+        .collect();
+    for words in [
+        "emptied after 3 ms, no overflow, deepest 2 of 2",
+        "emptied after 6 ms, no overflow, deepest 2 of 2",
+    ] {
+        assert!(texts.contains(&words), "{words}: {texts:?}");
+    }
+    for name in ["a", "b", "c"] {
+        let theirs = texts.iter().filter(|text| **text == name);
+        assert!(theirs.count() >= 1, "{name}: {texts:?}");
+    }
+    let told = crate::report::queues(&one.results, 80);
+    assert!(
+        told.contains("\nstorm/b: emptied after 3 ms, no overflow\n"),
+        "{told}"
+    );
+    // Arms of several folders answer no common question, and where nothing overflowed there is nothing to remedy.
+    let other = arms(["storm/a", "other/b", "storm/c"]);
+    assert_eq!(crate::report::queues(&other.results, 80), "");
+    let quiet = run(vec![
+        ("storm/a".into(), Some(emptied(3))),
+        ("storm/b".into(), Some(emptied(6))),
+    ]);
+    assert_eq!(crate::report::queues(&quiet.results, 80), "");
 }
