@@ -6,7 +6,7 @@ use super::table::{lines, wrapped};
 use crate::result::{ArmResult, Held, Results, Staircase, Step, Tries, capital};
 
 /// What the columns mean.
-const NOTE: &str = "borne: holds means no overflow and no failed client, in every trial that counts; n/m: borne in n of m trials, +n: n more were spoiled by other work and say nothing; client: the client did not raise the load, which says nothing of the server. served per s: while connections were started. ms p50/p99: from the intended start to the answer. short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU % s/c: server and client, of one processor; idle: of the machine.";
+const NOTE: &str = "borne: holds means no overflow and no failed client, in every trial that counts; n/m: borne in n of m trials, +n: n more were spoiled by other work and say nothing; client: the client did not raise the load, which says nothing of the server. served per s: while connections were started, of a burst until the queue first ran empty. ms p50/p99: from the intended start to the answer. short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU % s/c: server and client, of one processor; idle: of the machine.";
 
 /// Puts the arms of every staircase in the order of its steps, into the places that these arms have: a search finds
 /// its loads in another order.

@@ -48,8 +48,7 @@ pub fn expected_breaking_load(arm: &Arm) -> Option<f64> {
 fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64, String)> {
     let client = &arm.client;
     let (timeout, lasts) = (client.timeout, client.duration);
-    let accepted =
-        |one: Capacity| format!("{:.1} are accepted per second ({})", one.per_s, one.known);
+    let rate = |one: Capacity| format!("{:.1} accepted per second ({})", one.per_s, one.known);
     // Whoever waits for no answer has no patience to lose.
     let waits = arm.protocol.speaks_first != SpeaksFirst::Nobody;
     let patience = capacity
@@ -59,19 +58,18 @@ fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64
     let room = by_patience.unwrap_or(places);
     let both = match (by_patience, patience, capacity) {
         (Some(useful), _, Some(one)) => format!(
-            "accept rate x timeout applies: {}, so {useful:.0} within the timeout of {timeout}, and the {places} places of the queue (B+1) are more than that",
-            accepted(one)
+            "accept rate x timeout decides: {} are {useful:.0} within the timeout of {timeout}, fewer than the {places} places of the queue (B+1)",
+            rate(one)
         ),
         (None, Some(useful), Some(one)) => format!(
-            "B+1 applies: the queue has {places} places; {}, so {useful:.0} within the timeout of {timeout}, which is more than that",
-            accepted(one)
+            "the places of the queue (B+1) decide: {places}; {} would be {useful:.0} within the timeout of {timeout}, which is more",
+            rate(one)
         ),
-        (_, _, Some(one)) => format!(
-            "B+1 applies: the queue has {places} places; {}, and nobody waits for an answer",
-            accepted(one)
-        ),
+        (_, _, Some(_)) => {
+            format!("the places of the queue (B+1) decide: {places}; nobody waits for an answer")
+        }
         (_, _, None) => format!(
-            "B+1 applies: the queue has {places} places; what is accepted per second is unknown"
+            "the places of the queue (B+1) decide: {places}, as far as is known without the accept rate"
         ),
     };
     match client.pacing() {
@@ -79,7 +77,9 @@ fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64
             let one = capacity?;
             let more = room / (lasts.as_ms() / 1_000.0);
             let told = format!(
-                "{both}. {more:.1} per second more than are accepted take {room:.0} in {lasts}"
+                "{both}. At {:.1}/s {room:.0} more come in {lasts} than the {:.1}/s that are accepted",
+                one.per_s + more,
+                one.per_s
             );
             Some((one.per_s + more, told))
         }
@@ -95,7 +95,7 @@ fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64
             0 => Some((room, both)),
             n => Some((
                 room + f64::from(n),
-                format!("{both}. {n} more are accepted at once and need none"),
+                format!("{both}. The accept loop takes {n} at once, beyond those"),
             )),
         },
     }

@@ -48,7 +48,8 @@ pub struct Step {
     pub held: Held,
     /// In how many trials.
     pub tries: Tries,
-    /// Clients served per second while connections were started.
+    /// Clients served per second while there was load: while connections were started; in a flood, until the accept queue
+    /// first ran empty.
     pub answered_per_s: Option<f64>,
     /// Median time from the intended start to the answer.
     pub p50_ms: Option<f64>,

@@ -196,13 +196,7 @@ fn a_starved_server_is_not_blamed() {
         let lab = Scripted(move |name: &str| {
             let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
             let mut one = model(rate.expect("a rate"), |_| {});
-            for (accept, n) in one.accepts.iter_mut().zip(0..) {
-                accept.at_us = accept.at_us.max(n * accept_every_us);
-            }
-            one.cpu.server_us = Some(40_000);
-            one.cpu.client_us = Some(400_000);
-            (one.cpu.idle_ticks.before, one.cpu.idle_ticks.after) = (Some(0), Some(4));
-            (one.cpu.all_ticks.before, one.cpu.all_ticks.after) = (Some(0), Some(800));
+            starve(&mut one, accept_every_us);
             Ok(one)
         });
         let results = run_plan(Plan::new(arms(&[80, 150]), 1, 7, Vec::new()), &lab);
@@ -245,14 +239,23 @@ fn a_change_is_told_against_what_it_changed() {
 
 /// A search on the model server; `spoil` decides what becomes of the n-th trial.
 fn searched(
-    mut search: Search,
+    search: Search,
     spoil: impl Fn(u32, Measured) -> Result<Measured, TrialError> + Sync,
 ) -> (Results, Vec<String>) {
     let n = AtomicU32::new(0);
+    searched_on(search, |rate| {
+        spoil(n.fetch_add(1, Ordering::Relaxed), model(rate, |_| {}))
+    })
+}
+
+/// A search on a lab that answers by the rate.
+fn searched_on(
+    mut search: Search,
+    answer: impl Fn(u64) -> Result<Measured, TrialError> + Sync,
+) -> (Results, Vec<String>) {
     let lab = Scripted(|name: &str| {
         let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
-        let one = model(rate.expect("a rate"), |_| {});
-        spoil(n.fetch_add(1, Ordering::Relaxed), one)
+        answer(rate.expect("a rate"))
     });
     let whole = arms(&[50]).remove(0);
     let step = whole.client.duration;
@@ -374,4 +377,89 @@ fn a_spoiled_trial_does_not_end_a_search() {
     let one = &results.staircases[0];
     assert_eq!((one.holds, one.breaks), (Some(93.0), None));
     assert_eq!(one.limit, Some(Limit::ClientSchedule));
+}
+
+/// A machine without idle time, on which the server accepts no faster than this.
+fn starve(one: &mut Measured, accept_every_us: u64) {
+    for (accept, n) in one.accepts.iter_mut().zip(0..) {
+        accept.at_us = accept.at_us.max(n * accept_every_us);
+    }
+    (one.cpu.server_us, one.cpu.client_us) = (Some(40_000), Some(400_000));
+    (one.cpu.idle_ticks.before, one.cpu.idle_ticks.after) = (Some(0), Some(4));
+    (one.cpu.all_ticks.before, one.cpu.all_ticks.after) = (Some(0), Some(800));
+}
+
+/// Whatever the client runs out of, the search ends there, names it, and has no breaking point.
+#[test]
+fn a_search_never_blames_the_server_for_a_limit_of_the_client() {
+    fn without(errno: &'static str, stage: Stage) -> impl Fn(u64) -> Measured {
+        move |rate| {
+            model(rate, |attempt| {
+                (attempt.stage, attempt.ended) = (stage, Ended::Error);
+                (attempt.errno, attempt.local_port) = (Some(errno.into()), None);
+            })
+        }
+    }
+    fn beyond_110(change: impl Fn(&mut Measured)) -> impl Fn(u64) -> Measured {
+        move |rate| {
+            let mut one = model(rate, |_| {});
+            if rate > 110 {
+                change(&mut one);
+            }
+            one
+        }
+    }
+    type Answer = Box<dyn Fn(u64) -> Measured + Sync>;
+    let limits: [(Limit, Answer); 7] = [
+        (
+            Limit::ClientPorts,
+            Box::new(without("EADDRNOTAVAIL", Stage::Connect)),
+        ),
+        (
+            Limit::ClientDescriptors,
+            Box::new(without("EMFILE", Stage::Socket)),
+        ),
+        (
+            Limit::ClientMemory,
+            Box::new(without("ENOBUFS", Stage::Connect)),
+        ),
+        (
+            Limit::ClientThreads,
+            Box::new(beyond_110(|one| one.generator.starved = 7)),
+        ),
+        (
+            Limit::ClientThreads,
+            Box::new(beyond_110(|one| one.generator.workers = Some(1))),
+        ),
+        (
+            Limit::ClientSchedule,
+            Box::new(beyond_110(|one| {
+                for attempt in &mut one.attempts {
+                    attempt.started_us += 600_000;
+                }
+            })),
+        ),
+        (
+            Limit::ClientProcessor,
+            Box::new(beyond_110(|one| starve(one, 14_000))),
+        ),
+    ];
+    for (limit, answer) in limits {
+        let (results, told) = searched_on(search(), |rate| Ok(answer(rate)));
+        let one = &results.staircases[0];
+        assert_eq!((one.breaks, one.limit), (None, Some(limit)), "{told:?}");
+        assert!(
+            one.holds.is_some_and(|load| load >= 104.0),
+            "{limit}: {told:?}"
+        );
+        assert!(
+            told.iter().all(|line| !line.contains("breaks")),
+            "{limit}: {told:?}"
+        );
+        let text = report::staircases(&results, 80);
+        assert!(
+            text.contains("beyond that the client is the limit"),
+            "{text}"
+        );
+    }
 }
