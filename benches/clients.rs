@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --bench clients`. The other clients are looked at where they exist: wrk, hey, oha, ab; nginx is too.
 //! Each measurement has a namespace and a server of its own; what counts is how many connections that namespace
-//! opened (`Tcp.PassiveOpens`), and the client's own word that all were answered.
+//! opened (`Tcp.PassiveOpens`), and the client's own word that all were answered. With words behind `--`, only the
+//! speed of clients with such a word in their name: `cargo bench --bench clients -- threads wrk`.
 
 #![expect(
     clippy::print_stdout,
@@ -45,7 +46,19 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    match speed().and_then(|()| memory()).and_then(|()| held()) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo adds an option of its own.
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    let outcome = if words.is_empty() {
+        speed(&words).and_then(|()| memory()).and_then(|()| held())
+    } else {
+        speed(&words)
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -94,14 +107,18 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Accepted and answered connections per second.
-fn speed() -> Outcome<()> {
+/// Accepted and answered connections per second, of the clients that are called by one of these words, or of all.
+fn speed(words: &[&str]) -> Outcome<()> {
     let servers = ["nginx", "backlog-lab"];
     let servers: Vec<&str> = servers
         .into_iter()
         .filter(|one| *one != "nginx" || is_installed("nginx"))
         .collect();
-    let clients: Vec<Client> = CLIENTS.into_iter().filter(|one| one.exists()).collect();
+    let is_wanted = |name: String| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let clients: Vec<Client> = CLIENTS
+        .into_iter()
+        .filter(|one| one.exists() && is_wanted(one.name()))
+        .collect();
     let mut rates: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for (s, server) in servers.iter().enumerate() {
