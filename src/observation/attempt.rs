@@ -43,6 +43,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Whether any of its requests was answered, where connections carry several.
+    pub fn was_answered(&self) -> bool {
+        self.requests.iter().any(|one| one.right)
+    }
+
     /// Whether a socket of the server, on `server_port` where it has several, can be the other end of this attempt.
     pub fn meets(&self, peer: Peer, server_port: Option<u16>) -> bool {
         match peer {
