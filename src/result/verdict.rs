@@ -293,7 +293,13 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
 /// What became of the requests, where connections carry several.
 fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
     let answered = shown.get("requests-answered")?;
-    let number = |figure: &str| shown.get(figure).map_or_else(|| "-".into(), decimal);
+    let number = |figure: &str| {
+        let value = shown.get(figure);
+        value.map_or_else(
+            || "-".into(),
+            |n| format!("{n:.0$}", usize::from(n < 100.0) + usize::from(n < 1.0)),
+        )
+    };
     let blind = match arm.client.pacing() {
         Loop::Closed => ", and during a stall nobody else came",
         Loop::Open(_) | Loop::Flood => "",
@@ -310,7 +316,7 @@ fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
     ))
 }
 
-/// A number, a short one with a decimal.
+/// A number of milliseconds, short ones with a decimal.
 fn decimal(ms: f64) -> String {
     let decimals = usize::from(ms < 100.0);
     format!("{ms:.decimals$}")

