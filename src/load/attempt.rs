@@ -13,10 +13,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
 use super::conversation::{Conversation, Said};
+use super::schedule::Turn;
 use super::target::Target;
 use super::unix;
 use crate::arm::{Bind, SpeaksFirst};
-use crate::observation::{Attempt, Ended, Stage};
+use crate::observation::{Attempt, Ended, Request, Stage};
 
 /// An attempt on its way.
 pub(super) struct Running {
@@ -24,14 +25,29 @@ pub(super) struct Running {
     record: Attempt,
     deadline_us: u64,
     conversation: Conversation,
+    /// How many requests are still to be answered.
+    left: u32,
+    /// When the next request is due, between an answer and that.
+    next_us: Option<u64>,
 }
 
 /// What a step leads to.
 pub(super) enum Step {
     /// The attempt goes on.
     Goes(Running),
-    /// The attempt has ended; its socket, if it has one, is to be closed when it is time.
-    Ended(Attempt, Option<Arc<Socket>>, Close),
+    /// The attempt has ended.
+    Ended(Done),
+}
+
+/// An attempt that has ended.
+pub(super) struct Done {
+    pub(super) record: Attempt,
+    /// Its socket, if it has one.
+    pub(super) socket: Option<Arc<Socket>>,
+    /// When that is to be closed.
+    pub(super) close: Close,
+    /// The requests that it leaves over, when the server has closed the connection between two of them.
+    pub(super) left: u32,
 }
 
 /// When the socket of an attempt that has ended is to be closed.
@@ -47,7 +63,8 @@ pub(super) enum Close {
 
 impl Running {
     /// Opens the socket and sends the SYN.
-    pub(super) fn begin(n: u32, intended_us: u64, target: &Target, clock: Clock) -> Step {
+    pub(super) fn begin(turn: Turn, target: &Target, clock: Clock) -> Step {
+        let Turn { n, intended_us, .. } = turn;
         let started_us = clock.now_us();
         let mut record = Attempt {
             n,
@@ -63,6 +80,7 @@ impl Running {
             source: target.source(n),
             server_port: None,
             server_side: None,
+            requests: Vec::new(),
         };
         let address = target.destination(n);
         if target.addresses.len() > 1 {
@@ -77,7 +95,12 @@ impl Running {
             Err(error) => {
                 record.errno = Some(errno_of(&error));
                 record.ended_us = clock.now_us();
-                return Step::Ended(record, None, Close::Now);
+                return Step::Ended(Done {
+                    record,
+                    socket: None,
+                    close: Close::Now,
+                    left: 0,
+                });
             }
         };
         let bound = match (record.source, address) {
@@ -100,7 +123,9 @@ impl Running {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket: Arc::new(socket),
             record,
-            conversation: Conversation::new(target.http.as_ref().zip(address)),
+            conversation: Conversation::new(target.http(n), target.series.requests.are_several()),
+            left: turn.requests,
+            next_us: None,
         };
         match connect {
             Ok(()) => running.connected(target, clock),
@@ -130,7 +155,7 @@ impl Running {
 
     /// How long its time still lasts.
     pub(super) fn time_left(&self, clock: Clock) -> Duration {
-        clock.until(self.deadline_us)
+        clock.until(self.next_us.unwrap_or(self.deadline_us))
     }
 
     /// The socket is ready for what was polled for.
@@ -145,8 +170,12 @@ impl Running {
         }
     }
 
-    /// Its time is up.
+    /// Its time is up, or the next request is due.
     pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
+        if let Some(due_us) = self.next_us {
+            self.conversation.ask(target.http(self.record.n));
+            return self.ask(due_us, target, clock);
+        }
         let said = match self.record.stage {
             Stage::Receive => self.conversation.said(),
             Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => Said::Nothing,
@@ -184,14 +213,33 @@ impl Running {
         target.progress.connected();
         if target.speaks_first == SpeaksFirst::Client {
             self.record.stage = Stage::Send;
-            return self.send(clock);
+            let intended_us = self.record.intended_us;
+            return self.ask(intended_us, target, clock);
         }
         self.record.stage = Stage::Receive;
         Step::Goes(self)
     }
 
+    /// Sends a request that was meant for this time.
+    fn ask(mut self, intended_us: u64, target: &Target, clock: Clock) -> Step {
+        let sent_us = clock.now_us();
+        self.next_us = None;
+        self.deadline_us = sent_us.saturating_add(target.timeout_us);
+        if target.series.requests.are_several() {
+            self.record.requests.push(Request {
+                intended_us,
+                sent_us,
+                first_byte_us: None,
+                answered_us: None,
+                right: false,
+            });
+        }
+        self.record.stage = Stage::Send;
+        self.send(clock)
+    }
+
     fn send(mut self, clock: Clock) -> Step {
-        // A question of few bytes fits the empty send buffer of a fresh connection whole.
+        // A question of few bytes fits the send buffer whole: it is empty, for what went before has been answered.
         match (&*self.socket).write(&self.conversation.question()) {
             Ok(_) => {
                 self.record.stage = Stage::Receive;
@@ -207,6 +255,14 @@ impl Running {
         loop {
             let mut bytes = [0; 4096];
             match (&*self.socket).read(&mut bytes) {
+                Ok(length) if self.next_us.is_some() => {
+                    // Between two requests there is nothing to hear but the close.
+                    let ended = match length {
+                        0 => Ended::Answered,
+                        _ => Ended::WrongAnswer,
+                    };
+                    return self.end(ended, Close::Now, clock);
+                }
                 Ok(0) => {
                     self.conversation.hear(&[]);
                     return match self.conversation.said() {
@@ -215,9 +271,7 @@ impl Running {
                     };
                 }
                 Ok(length) => {
-                    if self.record.first_byte_us.is_none() {
-                        self.record.first_byte_us = Some(clock.now_us());
-                    }
+                    self.first_byte(clock);
                     self.conversation.hear(&bytes[..length]);
                     if self.conversation.is_over() {
                         let said = self.conversation.said();
@@ -228,19 +282,59 @@ impl Running {
                         return Step::Goes(self);
                     }
                 }
-                Err(error) if later(&error) => return Step::Goes(self),
+                Err(error) if later(&error) => {
+                    return match self.next_us {
+                        Some(due_us) if clock.until(due_us).is_zero() => {
+                            self.expired(target, clock)
+                        }
+                        _ => Step::Goes(self),
+                    };
+                }
+                Err(error) if self.next_us.is_some() => {
+                    self.record.errno = Some(errno_of(&error));
+                    return self.end(Ended::Answered, Close::Now, clock);
+                }
                 Err(error) => return self.failed(&error, clock),
             }
         }
     }
 
-    /// The conversation is over; a client that was answered may keep its connection for a while.
-    fn heard(self, said: Said, target: &Target, clock: Clock) -> Step {
-        if said != Said::Right {
-            return self.end(Ended::WrongAnswer, Close::Now, clock);
+    fn first_byte(&mut self, clock: Clock) {
+        let request = self.record.requests.last_mut();
+        let request = request.filter(|request| request.first_byte_us.is_none());
+        if self.record.first_byte_us.is_none() || request.is_some() {
+            let now_us = clock.now_us();
+            self.record.first_byte_us.get_or_insert(now_us);
+            if let Some(request) = request {
+                request.first_byte_us = Some(now_us);
+            }
         }
-        let (hold_us, now_us) = (target.hold_us, clock.now_us());
-        let close = match hold_us {
+    }
+
+    /// An answer is over. The next request follows where there is to be one; else the client may keep its connection
+    /// for a while.
+    fn heard(mut self, said: Said, target: &Target, clock: Clock) -> Step {
+        let now_us = clock.now_us();
+        let mut last_us = self.record.intended_us;
+        if let Some(request) = self.record.requests.last_mut() {
+            last_us = request.intended_us;
+            request.answered_us = Some(now_us);
+            request.right = said == Said::Right;
+        }
+        if said != Said::Right {
+            return self.end_at(Ended::WrongAnswer, Close::Now, now_us);
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            if !self.conversation.goes_on() {
+                return self.end_at(Ended::Answered, Close::Now, now_us);
+            }
+            self.next_us = target.series.next_us(last_us, now_us);
+            if self.next_us.is_some() {
+                return self.receive(target, clock);
+            }
+        }
+        let close = match target.hold_us {
             0 => Close::Now,
             hold_us => Close::AtUs(now_us.saturating_add(hold_us)),
         };
@@ -264,7 +358,15 @@ impl Running {
         }
         self.record.ended = ended;
         self.record.ended_us = now_us;
-        Step::Ended(self.record, Some(self.socket), close)
+        Step::Ended(Done {
+            left: match ended {
+                Ended::Answered => self.left,
+                _ => 0,
+            },
+            record: self.record,
+            socket: Some(self.socket),
+            close,
+        })
     }
 
     fn local(&self) -> Option<SocketAddr> {

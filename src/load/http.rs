@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, through hyper, without a socket: bytes in, bytes out.
+//! HTTP requests and their answers on one connection, through hyper, without a socket: bytes in, bytes out.
 //!
 //! The attempt opens the connection, times it and owns its socket, so connect and answer stay apart and every error
 //! keeps its errno. hyper writes the request and reads the answer; whoever polls the socket drives it.
@@ -13,16 +13,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::body::Body;
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper::header::{CONNECTION, HOST, USER_AGENT};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::{Request, Response};
 
 use crate::arm::Http;
 
-/// A request on its way to its answer.
+/// A connection, and a request on its way to its answer.
 pub(super) struct Exchange {
     pipe: Pipe,
+    /// Who takes the next request; `None` when hyper would have none of it.
+    sender: Option<SendRequest<String>>,
+    /// `None` when it has ended: it can carry no more.
+    connection: Option<Connection<Pipe, String>>,
+    /// Whether bytes came that no request had asked for.
+    spoiled: bool,
     going: Pin<Box<dyn Future<Output = Answer> + Send>>,
     woken: Arc<Woken>,
     answer: Option<Answer>,
@@ -35,14 +41,37 @@ impl Exchange {
     /// The request for `http` at `host`; its bytes are there at once.
     pub(super) fn begin(http: &Http, host: SocketAddr) -> Self {
         let pipe = Pipe::default();
+        let woken: Arc<Woken> = Arc::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        // Nothing is said before the first request: it is done at once.
+        let handshake = pin!(http1::handshake(pipe.clone()));
+        let (sender, connection) = match handshake.poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Ok((sender, connection))) => (Some(sender), Some(connection)),
+            _ => (None, None),
+        };
         let mut exchange = Self {
-            going: Box::pin(exchange(pipe.clone(), http.clone(), host)),
             pipe,
-            woken: Arc::default(),
+            sender,
+            connection,
+            spoiled: false,
+            going: Box::pin(async { None }),
+            woken,
             answer: None,
         };
-        exchange.go_on();
+        exchange.ask(http, host);
         exchange
+    }
+
+    /// A further request on the same connection, where it is [open](Self::is_open).
+    pub(super) fn ask(&mut self, http: &Http, host: SocketAddr) {
+        self.pipe.lock().to_send.clear();
+        self.answer = None;
+        let request = self.sender.as_mut().zip(request(http, host).ok());
+        if let Some((sender, request)) = request {
+            let answer = sender.send_request(request);
+            self.going = Box::pin(async move { whole(answer.await.ok()?).await });
+        }
+        self.go_on();
     }
 
     /// What is to be sent.
@@ -65,15 +94,37 @@ impl Exchange {
         self.answer
     }
 
+    /// Whether more came than the answer.
+    pub(super) fn is_spoiled(&self) -> bool {
+        self.spoiled
+    }
+
+    /// Whether the connection can carry another request: neither side has said that it is the last.
+    pub(super) fn is_open(&self) -> bool {
+        self.connection.is_some() && self.sender.as_ref().is_some_and(SendRequest::is_ready)
+    }
+
     /// Polls as long as one part of hyper wakes another.
     fn go_on(&mut self) {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
-        while self.answer.is_none() {
+        loop {
             self.woken.0.store(false, Ordering::Relaxed);
-            if let Poll::Ready(answer) = self.going.as_mut().poll(&mut context) {
+            if let Some(connection) = &mut self.connection
+                && let Poll::Ready(end) = Pin::new(connection).poll(&mut context)
+            {
+                self.connection = None;
+                self.spoiled = end.is_err();
+            }
+            // What ends the connection also ends the answer, whole or not.
+            let mut is_new = false;
+            if self.answer.is_none()
+                && let Poll::Ready(answer) = self.going.as_mut().poll(&mut context)
+            {
                 self.answer = Some(answer);
-            } else if !self.woken.0.load(Ordering::Relaxed) {
+                is_new = true;
+            }
+            if !is_new && !self.woken.0.load(Ordering::Relaxed) {
                 return;
             }
         }
@@ -90,14 +141,13 @@ impl Wake for Woken {
     }
 }
 
-async fn exchange(pipe: Pipe, http: Http, host: SocketAddr) -> Answer {
-    let (mut sender, connection) = http1::handshake(pipe).await.ok()?;
+fn request(http: &Http, host: SocketAddr) -> hyper::http::Result<Request<String>> {
     let close = if http.keep_alive {
         "keep-alive"
     } else {
         "close"
     };
-    let request = Request::get(http.path)
+    Request::get(http.path.as_str())
         .header(HOST, host.to_string())
         .header(
             USER_AGENT,
@@ -105,16 +155,6 @@ async fn exchange(pipe: Pipe, http: Http, host: SocketAddr) -> Answer {
         )
         .header(CONNECTION, close)
         .body(String::new())
-        .ok()?;
-    let answer = async move { whole(sender.send_request(request).await.ok()?).await };
-    let (mut connection, mut answer) = (pin!(connection), pin!(answer));
-    let mut is_connected = true;
-    poll_fn(move |context| {
-        // What ends the connection also ends the answer, whole or not.
-        is_connected = is_connected && connection.as_mut().poll(context).is_pending();
-        answer.as_mut().poll(context)
-    })
-    .await
 }
 
 /// Reads an answer to its end.

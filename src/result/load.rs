@@ -30,7 +30,7 @@ pub struct LoadResult {
 }
 
 pub(super) fn load(arm: &Arm, measured: &Measured, overflowed: bool) -> LoadResult {
-    let window_us = window_us(arm, &measured.attempts);
+    let window_us = window_us(arm, measured.attempts.iter().filter_map(answered_us).max());
     let per_s = |at_us: &dyn Fn(&Attempt) -> Option<u64>| {
         let window_us = window_us.filter(|us| *us > 0)?;
         let inside = measured.attempts.iter().filter_map(at_us);
@@ -67,10 +67,10 @@ fn answered_us(attempt: &Attempt) -> Option<u64> {
 }
 
 /// For how long connections were started: as the arm says, or until the last answer of a flood.
-fn window_us(arm: &Arm, attempts: &[Attempt]) -> Option<u64> {
+pub(super) fn window_us(arm: &Arm, last_answer_us: Option<u64>) -> Option<u64> {
     match arm.client.pacing() {
         Loop::Open(_) | Loop::Closed => Some(arm.client.duration.as_us()),
-        Loop::Flood => attempts.iter().filter_map(answered_us).max(),
+        Loop::Flood => last_answer_us,
     }
 }
 

@@ -19,6 +19,7 @@ mod notes;
 mod outcome;
 mod packets;
 mod ports;
+mod requests;
 mod self_check;
 mod setup;
 mod staircase;
@@ -51,6 +52,7 @@ pub use load::LoadResult;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use ports::Ports;
+pub use requests::RequestsResult;
 pub use self_check::{ClientLimit, SelfCheck};
 pub use staircase::{Held, Limit, Staircase, Step, expected_breaking_load, held};
 pub(crate) use stats::ms;
@@ -194,6 +196,9 @@ pub struct TrialResult {
     pub latency_ms: Latencies,
     /// The load over time.
     pub load: LoadResult,
+    /// The requests, where connections carry several; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsResult>,
     /// Processor time.
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.

@@ -17,6 +17,8 @@ pub struct Staircase {
     pub name: String,
     /// What is raised from step to step.
     pub by: LoadKind,
+    /// Whether throughput and latency are those of requests, of which a connection carries several.
+    pub per_request: bool,
     /// The steps, the lightest load first.
     pub steps: Vec<Step>,
     /// The highest load that was borne, below the lowest one that was not.
@@ -42,7 +44,7 @@ pub struct Step {
     pub load: f64,
     /// Whether it was borne.
     pub held: Held,
-    /// Clients served per second while connections were started.
+    /// Clients served per second while connections were started; of connections that carry several requests, these.
     pub answered_per_s: Option<f64>,
     /// Median time from the intended start to the answer.
     pub p50_ms: Option<f64>,
@@ -196,6 +198,7 @@ fn staircase(name: String, by: LoadKind, mut arms: Vec<&ArmResult>) -> Staircase
     Staircase {
         name,
         by,
+        per_request: arms.first().is_some_and(|arm| has_requests(arm)),
         holds: below
             .iter()
             .rfind(|step| step.held == Held::Holds)
@@ -236,6 +239,11 @@ pub fn held(arm: &ArmResult) -> Held {
     }
 }
 
+/// Whether connections carry several requests.
+fn has_requests(arm: &ArmResult) -> bool {
+    arm.settings.protocol.requests.are_several()
+}
+
 fn step(arm: &ArmResult) -> Step {
     // Processor time is counted until the last client has ended.
     let percent = |of: &dyn Fn(&TrialResult) -> Option<f64>| {
@@ -246,15 +254,23 @@ fn step(arm: &ArmResult) -> Step {
     let share = |used: Option<f64>, trial: &TrialResult| {
         Some((used? / trial.load.lasted_ms? * 1_000.0).round() / 10.0)
     };
+    let either = |of_requests, of_clients| {
+        let figure = if has_requests(arm) {
+            of_requests
+        } else {
+            of_clients
+        };
+        median(arm, figure)
+    };
     let predicted_overflow_ms = median(arm, "predicted-overflow-ms");
     let first_overflow_ms = median(arm, "first-overflow-ms");
     Step {
         arm: arm.name.clone(),
         load: arm.settings.load().1,
         held: held(arm),
-        answered_per_s: median(arm, "answered-per-s"),
-        p50_ms: median(arm, "intended-p50-ms"),
-        p99_ms: median(arm, "intended-p99-ms"),
+        answered_per_s: either("requests-per-s", "answered-per-s"),
+        p50_ms: either("request-intended-p50-ms", "intended-p50-ms"),
+        p99_ms: either("request-intended-p99-ms", "intended-p99-ms"),
         not_ok: median(arm, "not-ok"),
         overflows: median(arm, "TcpExt.ListenOverflows"),
         first_overflow_ms,

@@ -61,6 +61,7 @@ pub(super) fn text(
     }
     sentences.extend(meaning(arm, kind, trial, &shown));
     sentences.extend(load_over_time(arm, &shown));
+    sentences.extend(requests(arm, &shown));
     sentences.extend(out_of_descriptors(arm, &shown));
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
@@ -276,6 +277,9 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
         percentiles("answered")
     );
     shown.get("intended-max-ms")?;
+    if arm.protocol.requests.are_several() {
+        return None;
+    }
     match arm.client.pacing() {
         Loop::Flood => None,
         Loop::Open(rate) => Some(format!("Open loop, {rate}: {times}.")),
@@ -284,6 +288,32 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
             arm.client.connections, arm.client.connections
         )),
     }
+}
+
+/// What became of the requests, where connections carry several.
+fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
+    let answered = shown.get("requests-answered")?;
+    let number = |figure: &str| {
+        let value = shown.get(figure);
+        value.map_or_else(
+            || "-".into(),
+            |n| format!("{n:.0$}", usize::from(n < 100.0) + usize::from(n < 1.0)),
+        )
+    };
+    let blind = match arm.client.pacing() {
+        Loop::Closed => ", and during a stall nobody else came",
+        Loop::Open(_) | Loop::Flood => "",
+    };
+    Some(format!(
+        "Requests: {answered} answered over {} connections, {} per second, {} failed; p50/p99 {}/{} ms from the sending, {}/{} ms from the intended start. Only the first of a connection meets the accept queue{blind}.",
+        shown.count("attempts"),
+        number("requests-per-s"),
+        shown.count("requests-failed"),
+        number("request-p50-ms"),
+        number("request-p99-ms"),
+        number("request-intended-p50-ms"),
+        number("request-intended-p99-ms"),
+    ))
 }
 
 /// A number of milliseconds, short ones with a decimal.
