@@ -26,10 +26,11 @@ pub(super) struct Exchange {
     /// Who takes the next request; `None` when hyper would have none of it.
     sender: Option<SendRequest<String>>,
     /// `None` when it has ended: it can carry no more.
-    connection: Option<Connection<Pipe, String>>,
+    connection: Option<Box<Connection<Pipe, String>>>,
     /// Whether bytes came that no request had asked for.
     spoiled: bool,
-    going: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    /// The way to the answer; `None` when hyper took no request.
+    going: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
     woken: Arc<Woken>,
     answer: Option<Answer>,
 }
@@ -46,7 +47,7 @@ impl Exchange {
         // Nothing is said before the first request: it is done at once.
         let handshake = pin!(http1::handshake(pipe.clone()));
         let (sender, connection) = match handshake.poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(Ok((sender, connection))) => (Some(sender), Some(connection)),
+            Poll::Ready(Ok((sender, connection))) => (Some(sender), Some(Box::new(connection))),
             _ => (None, None),
         };
         let mut exchange = Self {
@@ -54,7 +55,7 @@ impl Exchange {
             sender,
             connection,
             spoiled: false,
-            going: Box::pin(async { None }),
+            going: None,
             woken,
             answer: None,
         };
@@ -67,10 +68,10 @@ impl Exchange {
         self.pipe.lock().to_send.clear();
         self.answer = None;
         let request = self.sender.as_mut().zip(request(http, host).ok());
-        if let Some((sender, request)) = request {
+        self.going = request.map(|(sender, request)| {
             let answer = sender.send_request(request);
-            self.going = Box::pin(async move { whole(answer.await.ok()?).await });
-        }
+            Box::pin(async move { whole(answer.await.ok()?).await }) as _
+        });
         self.go_on();
     }
 
@@ -104,6 +105,11 @@ impl Exchange {
         self.connection.is_some() && self.sender.as_ref().is_some_and(SendRequest::is_ready)
     }
 
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        let going = self.going.as_mut();
+        going.map_or(Poll::Ready(None), |going| going.as_mut().poll(context))
+    }
+
     /// Polls as long as one part of hyper wakes another.
     fn go_on(&mut self) {
         let waker = Waker::from(Arc::clone(&self.woken));
@@ -119,7 +125,7 @@ impl Exchange {
             // What ends the connection also ends the answer, whole or not.
             let mut is_new = false;
             if self.answer.is_none()
-                && let Poll::Ready(answer) = self.going.as_mut().poll(&mut context)
+                && let Poll::Ready(answer) = self.poll_answer(&mut context)
             {
                 self.answer = Some(answer);
                 is_new = true;
