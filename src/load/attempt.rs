@@ -255,13 +255,10 @@ impl Running {
         loop {
             let mut bytes = [0; 4096];
             match (&*self.socket).read(&mut bytes) {
-                Ok(length) if self.next_us.is_some() => {
-                    // Between two requests there is nothing to hear but the close.
-                    let ended = match length {
-                        0 => Ended::Answered,
-                        _ => Ended::WrongAnswer,
-                    };
-                    return self.end(ended, Close::Now, clock);
+                // Between two requests there is nothing to hear but the close.
+                Ok(0) if self.next_us.is_some() => return self.closed_between(clock),
+                Ok(_) if self.next_us.is_some() => {
+                    return self.end(Ended::WrongAnswer, Close::Now, clock);
                 }
                 Ok(0) => {
                     self.conversation.hear(&[]);
@@ -292,7 +289,7 @@ impl Running {
                 }
                 Err(error) if self.next_us.is_some() => {
                     self.record.errno = Some(errno_of(&error));
-                    return self.end(Ended::Answered, Close::Now, clock);
+                    return self.closed_between(clock);
                 }
                 Err(error) => return self.failed(&error, clock),
             }
@@ -322,12 +319,12 @@ impl Running {
             request.right = said == Said::Right;
         }
         if said != Said::Right {
-            return self.end_at(Ended::WrongAnswer, Close::Now, now_us);
+            return Step::Ended(self.end_at(Ended::WrongAnswer, Close::Now, now_us));
         }
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
             if !self.conversation.goes_on() {
-                return self.end_at(Ended::Answered, Close::Now, now_us);
+                return self.closed_between(clock);
             }
             self.next_us = target.series.next_us(last_us, now_us);
             if self.next_us.is_some() {
@@ -338,7 +335,16 @@ impl Running {
             0 => Close::Now,
             hold_us => Close::AtUs(now_us.saturating_add(hold_us)),
         };
-        self.end_at(Ended::Answered, close, now_us)
+        Step::Ended(self.end_at(Ended::Answered, close, now_us))
+    }
+
+    /// The server has closed, or is about to, before every request was asked.
+    fn closed_between(self, clock: Clock) -> Step {
+        let left = self.left;
+        Step::Ended(Done {
+            left,
+            ..self.end_at(Ended::Answered, Close::Now, clock.now_us())
+        })
     }
 
     /// A system call on its behalf failed.
@@ -349,24 +355,21 @@ impl Running {
 
     /// Closes the record.
     fn end(self, ended: Ended, close: Close, clock: Clock) -> Step {
-        self.end_at(ended, close, clock.now_us())
+        Step::Ended(self.end_at(ended, close, clock.now_us()))
     }
 
-    fn end_at(mut self, ended: Ended, close: Close, now_us: u64) -> Step {
+    fn end_at(mut self, ended: Ended, close: Close, now_us: u64) -> Done {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
         self.record.ended = ended;
         self.record.ended_us = now_us;
-        Step::Ended(Done {
-            left: match ended {
-                Ended::Answered => self.left,
-                _ => 0,
-            },
+        Done {
             record: self.record,
             socket: Some(self.socket),
             close,
-        })
+            left: 0,
+        }
     }
 
     fn local(&self) -> Option<SocketAddr> {

@@ -1,14 +1,19 @@
 //! Several requests over one connection: what the client records, and what the kernel counts.
 
-use std::sync::Arc;
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 
-use backlog_lab::arm::{Arm, Source};
-use backlog_lab::load::Progress;
+use backlog_lab::arm::{Arm, Bind, Source};
+use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Series, Target};
+use backlog_lab::netns::Namespace;
 use backlog_lab::observation::{Ended, Observation, Request, SCHEMA_VERSION, TrialStatus};
 use backlog_lab::plan::Plan;
-use backlog_lab::result::{TrialResult, trial_result};
+use backlog_lab::probe::diag::Diag;
+use backlog_lab::result::{Status, TrialResult, trial_result};
 use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::{Failed, Trial};
+use socket2::Socket;
 
 type Test = fn(&str) -> Result<(), Failed>;
 /// How an attempt ended, and its requests.
@@ -17,7 +22,8 @@ type Kept = (Ended, Vec<Request>);
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for engine in ["threads", "async"] {
-        let tests: [(&str, Test); 4] = [
+        let tests: [(&str, Test); 5] = [
+            ("closed-without-a-word", closed_without_a_word),
             ("twenty-on-each", twenty_on_each),
             ("the-server-closes-between", the_server_closes_between),
             ("closed-in-the-middle", closed_in_the_middle),
@@ -115,7 +121,7 @@ fn the_server_closes_between(engine: &str) -> Result<(), Failed> {
     let requests = result.requests.ok_or("no requests")?;
     assert_eq!((requests.answered, requests.failed), (48, 0));
     assert_eq!(result.accepted, Some(12));
-    assert_eq!(result.status, backlog_lab::result::Status::Ok);
+    assert_eq!(result.status, Status::Ok);
     Ok(())
 }
 
@@ -173,5 +179,48 @@ fn a_closed_loop_goes_on(engine: &str) -> Result<(), Failed> {
             );
         }
     }
+    Ok(())
+}
+
+/// A server that closes with its answer, in one packet, and does not say so: a close between two requests all the same.
+fn closed_without_a_word(engine: &str) -> Result<(), Failed> {
+    let arm: Arm = toml::from_str(&format!(
+        "title = \"t\"\nwhy = \"w\"\nserver.backlog = 4\nclient.engine = \"{engine}\"\n{LINE}requests = 3"
+    ))?;
+    let namespace = Namespace::create("server")?;
+    let (listener, diag) = namespace.run(|| (TcpListener::bind("127.0.0.1:0"), Diag::open()))?;
+    let listener = listener?;
+    let target = Target {
+        addresses: vec![listener.local_addr()?],
+        sources: None,
+        bind: Bind::default(),
+        speaks_first: arm.protocol.speaks_first,
+        series: Series::new(&arm.client, &arm.protocol),
+        http: None,
+        timeout_us: 5_000_000,
+        hold_us: 0,
+        diag: Mutex::new(diag?),
+        blind: Mutex::default(),
+        progress: Arc::default(),
+        interrupt: Interrupt::default(),
+    };
+    let schedule = Schedule::new(&arm.client, arm.protocol.requests, 1);
+    let client = arm.client;
+    let flood = namespace.run(move || Flood::prepare(&client, schedule, target))??;
+    flood.release(Clock::start());
+    for _ in 0..3 {
+        let (mut caller, _) = listener.accept()?;
+        let mut question = [0; 5];
+        caller.read_exact(&mut question)?;
+        let caller = Socket::from(caller);
+        caller.send_with_flags(b"OK\n", libc::MSG_MORE)?;
+    }
+    let harvest = flood.join()?;
+    let told: Vec<_> = harvest
+        .attempts
+        .iter()
+        .map(|one| (one.ended, one.requests.len()))
+        .collect();
+    assert_eq!(told, [(Ended::Answered, 1); 3]);
     Ok(())
 }
