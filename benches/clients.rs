@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, SysctlValue};
-use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Server, Target};
+use backlog_lab::arm::{Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, Requests, SysctlValue};
+use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Series, Server, Target};
 use backlog_lab::netns::{KernelSteps, Namespace, Topology, enter};
 use backlog_lab::observation::Ended;
 use backlog_lab::plan::Plan;
@@ -333,6 +333,7 @@ fn target(namespace: &Namespace, address: SocketAddr, protocol: Protocol) -> Out
         sources: None,
         bind: Bind::default(),
         speaks_first: protocol.speaks_first,
+        series: Series::new(&ClientSpec::default(), &protocol),
         http: protocol.http,
         timeout_us: 5_000_000,
         hold_us: 0,
@@ -354,7 +355,7 @@ fn ours(engine: Engine, namespace: &Namespace, address: SocketAddr) -> Outcome<D
     let protocol: Arm =
         toml::from_str("title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\nprotocol.kind = \"http\"")?;
     let target = target(namespace, address, protocol.protocol)?;
-    let schedule = Schedule::new(&spec, 1);
+    let schedule = Schedule::new(&spec, Requests::ONE, 1);
     let flood = namespace.run(move || Flood::prepare(&spec, schedule, target))??;
     let start = Instant::now();
     flood.release(Clock::start());
@@ -407,7 +408,7 @@ fn memory() -> Outcome<()> {
         let address = listener.local_addr()?.as_socket().ok_or("no address")?;
         let target = target(namespace, address, arm.protocol)?;
         let (wanted, progress) = (spec.connections, Arc::clone(&target.progress));
-        let schedule = Schedule::new(&spec, 1);
+        let schedule = Schedule::new(&spec, Requests::ONE, 1);
         let before = resident()?;
         let flood = namespace.run(move || Flood::prepare(&spec, schedule, target))??;
         flood.release(Clock::start());

@@ -10,10 +10,14 @@ use backlog_lab::result::{TrialResult, trial_result};
 use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::{Failed, Trial};
 
+type Test = fn(&str) -> Result<(), Failed>;
+/// How an attempt ended, and its requests.
+type Kept = (Ended, Vec<Request>);
+
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for engine in ["threads", "async"] {
-        let tests: [(&str, fn(&str) -> Result<(), Failed>); 4] = [
+        let tests: [(&str, Test); 4] = [
             ("twenty-on-each", twenty_on_each),
             ("the-server-closes-between", the_server_closes_between),
             ("closed-in-the-middle", closed_in_the_middle),
@@ -31,10 +35,7 @@ const HTTP: &str = "[protocol]\nkind = \"http\"\nkeep-alive = true\n";
 const LINE: &str = "[protocol]\nspeaks-first = \"client\"\n";
 
 /// The attempts' requests, and the trial's results.
-fn measure(
-    engine: &str,
-    settings: &str,
-) -> Result<(Vec<(Ended, Vec<Request>)>, TrialResult), Failed> {
+fn measure(engine: &str, settings: &str) -> Result<(Vec<Kept>, TrialResult), Failed> {
     let text = format!("title = \"t\"\nwhy = \"w\"\nclient.engine = \"{engine}\"\n{settings}");
     let arms: Vec<Arm> = Source::new("a", &text).arms(&[])?;
     let arm = arms[0].clone();
