@@ -119,7 +119,7 @@ impl Running {
             let server = address.map_or_else(unix::server, |address| Ok(address.into()))?;
             socket.connect(&server)
         });
-        let running = Self {
+        let mut running = Self {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket: Arc::new(socket),
             record,
@@ -128,9 +128,14 @@ impl Running {
             next_us: None,
         };
         match connect {
-            Ok(()) => running.connected(target, clock),
+            Ok(()) => {
+                running.connected(clock.now_us(), target);
+                running.record.stage = Stage::Send;
+                running.send(target, clock)
+            }
+            // On loopback the handshake is over by now.
             Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
-                Step::Goes(running)
+                running.send(target, clock)
             }
             Err(error) => running.failed(&error, clock),
         }
@@ -161,11 +166,7 @@ impl Running {
     /// The socket is ready for what was polled for.
     pub(super) fn ready(self, target: &Target, clock: Clock) -> Step {
         match self.record.stage {
-            Stage::Socket | Stage::Bind | Stage::Connect => match self.socket.take_error() {
-                Ok(None) => self.connected(target, clock),
-                Ok(Some(error)) | Err(error) => self.failed(&error, clock),
-            },
-            Stage::Send => self.send(clock),
+            Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => self.send(target, clock),
             Stage::Receive => self.receive(target, clock),
         }
     }
@@ -173,8 +174,10 @@ impl Running {
     /// Its time is up, or the next request is due.
     pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
         if let Some(due_us) = self.next_us {
-            self.conversation.ask(target.http(self.record.n));
-            return self.ask(due_us, target, clock);
+            self.conversation.ask();
+            self.asks(due_us, clock.now_us(), target);
+            self.record.stage = Stage::Send;
+            return self.send(target, clock);
         }
         let said = match self.record.stage {
             Stage::Receive => self.conversation.said(),
@@ -205,24 +208,19 @@ impl Running {
         self.end(ended, close, clock)
     }
 
-    fn connected(mut self, target: &Target, clock: Clock) -> Step {
-        let now_us = clock.now_us();
+    /// It was seen to be connected at this time.
+    fn connected(&mut self, now_us: u64, target: &Target) {
         self.record.connected_us = Some(now_us);
         self.record.local_port = self.local().map(|local| local.port());
         self.deadline_us = now_us.saturating_add(target.timeout_us);
         target.progress.connected();
         if target.speaks_first == SpeaksFirst::Client {
-            self.record.stage = Stage::Send;
-            let intended_us = self.record.intended_us;
-            return self.ask(intended_us, target, clock);
+            self.asks(self.record.intended_us, now_us, target);
         }
-        self.record.stage = Stage::Receive;
-        Step::Goes(self)
     }
 
-    /// Sends a request that was meant for this time.
-    fn ask(mut self, intended_us: u64, target: &Target, clock: Clock) -> Step {
-        let sent_us = clock.now_us();
+    /// A request that was meant for one time is sent at another.
+    fn asks(&mut self, intended_us: u64, sent_us: u64, target: &Target) {
         self.next_us = None;
         self.deadline_us = sent_us.saturating_add(target.timeout_us);
         if target.series.requests.are_several() {
@@ -234,14 +232,23 @@ impl Running {
                 right: false,
             });
         }
-        self.record.stage = Stage::Send;
-        self.send(clock)
     }
 
-    fn send(mut self, clock: Clock) -> Step {
+    /// Says what is to be said: nothing, where the client does not speak first. This also tells whether there is a
+    /// connection: `EAGAIN` while the handshake lasts, then what `SO_ERROR` holds (`sk_stream_wait_connect` in
+    /// `net/core/stream.c`). So the time just before it is when the connection is seen.
+    fn send(mut self, target: &Target, clock: Clock) -> Step {
+        let question = match target.speaks_first {
+            SpeaksFirst::Client => self.conversation.question(),
+            SpeaksFirst::Server | SpeaksFirst::Nobody => &[],
+        };
+        let now_us = clock.now_us();
         // A question of few bytes fits the send buffer whole: it is empty, for what went before has been answered.
-        match (&*self.socket).write(&self.conversation.question()) {
+        match (&*self.socket).write(question) {
             Ok(_) => {
+                if self.record.connected_us.is_none() {
+                    self.connected(now_us, target);
+                }
                 self.record.stage = Stage::Receive;
                 Step::Goes(self)
             }

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
-use hyper::StatusCode;
+use http::StatusCode;
 use socket2::Socket;
 
 use crate::arm::{Answer, Protocol, Reply, ServerSpec, SpeaksFirst};

@@ -57,7 +57,7 @@ impl Conversation {
     }
 
     /// The client's next question on the same connection, where that [goes on](Self::goes_on).
-    pub(super) fn ask(&mut self, http: Option<(&Http, SocketAddr)>) {
+    pub(super) fn ask(&mut self) {
         match self {
             Self::Line { heard, .. } => heard.clear(),
             Self::Http {
@@ -66,9 +66,7 @@ impl Conversation {
                 ..
             } => {
                 *is_silent = true;
-                if let Some((http, server)) = http {
-                    exchange.ask(http, server);
-                }
+                exchange.ask_again();
             }
         }
     }
@@ -82,9 +80,9 @@ impl Conversation {
     }
 
     /// What the client says.
-    pub(super) fn question(&self) -> Vec<u8> {
+    pub(super) fn question(&self) -> &[u8] {
         match self {
-            Self::Line { .. } => QUESTION.to_vec(),
+            Self::Line { .. } => QUESTION,
             Self::Http { exchange, .. } => exchange.to_send(),
         }
     }
@@ -166,14 +164,10 @@ mod tests {
         Conversation::new(Some((&http(keep_alive), server())), false)
     }
 
-    /// A conversation that is kept, by lines or by HTTP, and the way to its next question.
-    fn kept(is_http: bool) -> (Conversation, impl Fn(&mut Conversation)) {
+    /// A conversation that is kept, by lines or by HTTP.
+    fn kept(is_http: bool) -> Conversation {
         let http = is_http.then(|| http(true));
-        let conversation = Conversation::new(http.as_ref().map(|http| (http, server())), true);
-        let ask = move |conversation: &mut Conversation| {
-            conversation.ask(http.as_ref().map(|http| (http, server())));
-        };
-        (conversation, ask)
+        Conversation::new(http.as_ref().map(|http| (http, server())), true)
     }
 
     /// What has been said after each of these parts.
@@ -188,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_request_is_whole_before_anything_is_heard() {
-        let question = String::from_utf8(conversation(false).question()).unwrap();
+        let question = String::from_utf8(conversation(false).question().to_vec()).unwrap();
         let mut lines = question.split("\r\n");
         assert_eq!(lines.next(), Some("GET /health?full=1 HTTP/1.1"));
         let lines: Vec<String> = lines.map(str::to_lowercase).collect();
@@ -253,22 +247,22 @@ mod tests {
     #[test]
     fn two_requests_go_over_one_connection() {
         for (is_http, answer) in [(true, NO_CONTENT), (false, "OK\n")] {
-            let (mut conversation, ask) = kept(is_http);
-            let question = conversation.question();
+            let mut conversation = kept(is_http);
+            let question = conversation.question().to_vec();
             for _ in 0..3 {
                 assert_eq!(conversation.question(), question, "a whole question");
                 assert_eq!(conversation.said(), Said::Nothing);
                 assert!(!conversation.is_over());
                 assert_eq!(hear(&mut conversation, &[answer]), [Said::Right]);
                 assert!(conversation.is_over() && conversation.goes_on());
-                ask(&mut conversation);
+                conversation.ask();
             }
         }
     }
 
     #[test]
     fn an_answer_in_parts_is_over_when_it_is_whole() {
-        let (mut conversation, ask) = kept(true);
+        let mut conversation = kept(true);
         for _ in 0..2 {
             for byte in NO_CONTENT.as_bytes() {
                 assert!(!conversation.is_over());
@@ -276,7 +270,7 @@ mod tests {
             }
             assert_eq!(conversation.said(), Said::Right);
             assert!(conversation.is_over() && conversation.goes_on());
-            ask(&mut conversation);
+            conversation.ask();
         }
     }
 
@@ -287,12 +281,12 @@ mod tests {
             "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
             "HTTP/1.0 204 No Content\r\nContent-Length: 0\r\n\r\n",
         ] {
-            let (mut conversation, _) = kept(true);
+            let mut conversation = kept(true);
             assert_eq!(hear(&mut conversation, &[answer]), [Said::Right]);
             assert!(conversation.is_over(), "{answer:?}");
             assert!(!conversation.goes_on(), "{answer:?}");
         }
-        let (mut conversation, _) = kept(true);
+        let mut conversation = kept(true);
         let kept_by_old = "HTTP/1.0 204 x\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(hear(&mut conversation, &[kept_by_old]), [Said::Right]);
         assert!(conversation.goes_on());
@@ -300,16 +294,16 @@ mod tests {
 
     #[test]
     fn a_close_in_the_middle_of_a_later_answer_is_no_answer() {
-        let (mut conversation, ask) = kept(true);
+        let mut conversation = kept(true);
         hear(&mut conversation, &[NO_CONTENT]);
-        ask(&mut conversation);
+        conversation.ask();
         assert_eq!(
             hear(&mut conversation, &["HTTP/1.1 204 No", ""]),
             [Said::Part, Said::Wrong]
         );
-        let (mut conversation, ask) = kept(true);
+        let mut conversation = kept(true);
         hear(&mut conversation, &[NO_CONTENT]);
-        ask(&mut conversation);
+        conversation.ask();
         assert_eq!(hear(&mut conversation, &[""]), [Said::Nothing]);
     }
 
@@ -318,7 +312,7 @@ mod tests {
     fn bytes_beyond_the_answer_make_it_wrong() {
         let beyond = format!("{NO_CONTENT}HTTP/1.1");
         for (is_http, answer) in [(true, beyond.as_str()), (false, "OK\nOK\n")] {
-            let (mut conversation, _) = kept(is_http);
+            let mut conversation = kept(is_http);
             assert_eq!(hear(&mut conversation, &[answer]), [Said::Wrong]);
             assert!(conversation.is_over());
         }
