@@ -237,6 +237,10 @@ pub const NAMED: &[(&str, &str)] = &[
         "99th percentile of the time from sending a request to the end of its answer, of the answered",
     ),
     (
+        "request-max-ms",
+        "longest time from sending a request to the end of its answer, of the answered",
+    ),
+    (
         "request-intended-p50-ms",
         "median time from a request's intended start to the end of its answer, of the answered",
     ),

@@ -93,6 +93,7 @@ impl TrialResult {
             "requests-per-s" => self.requests?.answered_per_s,
             "request-p50-ms" => self.requests?.sent_ms.p50,
             "request-p99-ms" => self.requests?.sent_ms.p99,
+            "request-max-ms" => self.requests?.sent_ms.max,
             "request-intended-p50-ms" => self.requests?.intended_ms.p50,
             "request-intended-p99-ms" => self.requests?.intended_ms.p99,
             "first-overflow-ms" => self.load.first_overflow_ms,

@@ -331,13 +331,17 @@ fn meaning(
 ) -> Option<String> {
     match kind? {
         Kind::Clean | Kind::Overflowing => None,
-        Kind::Slow => shown.get("answered-max-ms").map(|ms| {
-            format!(
-                "Nobody failed, but the slowest waited {:.1} s of the {} that clients allow.",
-                ms / 1_000.0,
-                arm.client.timeout
-            )
-        }),
+        Kind::Slow => {
+            let slowest = ["answered-max-ms", "request-max-ms"];
+            let slowest = slowest.iter().filter_map(|figure| shown.get(figure));
+            slowest.reduce(f64::max).map(|ms| {
+                format!(
+                    "Nobody failed, but the slowest waited {:.1} s of the {} that clients allow.",
+                    ms / 1_000.0,
+                    arm.client.timeout
+                )
+            })
+        }
         Kind::Overloaded => Some(match shown.get("accept-rate-per-s") {
             Some(rate) => {
                 let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@ use backlog_lab::arm::{Arm, Source};
 use backlog_lab::observation::{Attempt, Ended, Observation, Request, SCHEMA_VERSION, TrialStatus};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
-use backlog_lab::result::{Cause, Outcome, RequestsResult, TrialResult};
+use backlog_lab::result::{Cause, Kind, Outcome, RequestsResult, TrialResult};
 
 use crate::pipeline::{Scripted, accept, attempt, measured, port, run, run_plan};
 
@@ -146,4 +146,21 @@ fn the_report_has_a_row_for_each_request_and_steps_tell_requests() {
         verdict.contains("Requests: 5 answered over 3 connections"),
         "{verdict}"
     );
+}
+
+/// A stall that only a later request of a connection met is a wait like any other.
+#[test]
+fn a_slow_later_request_makes_the_trial_slow() {
+    let slow = Request {
+        answered_us: Some(600_200),
+        ..request(200, true)
+    };
+    let kept = Attempt {
+        requests: vec![request(0, true), slow],
+        ..attempt(0, port(0), Ended::Answered)
+    };
+    let lab = Scripted(|_: &str| Ok(measured(vec![kept.clone()], vec![accept(50, port(0))])));
+    let arm = run(arms("connections = 1"), &lab).arms.remove(0);
+    assert_eq!(arm.verdict.kind, Some(Kind::Slow));
+    assert!(arm.verdict.text.contains("0.6 s"), "{}", arm.verdict.text);
 }
