@@ -11,12 +11,15 @@ use crate::arm::{LoadKind, Override, Span};
 use crate::plan::{CAPTURE_MIB, Until};
 use crate::report::charts::{Options, Size, Theme};
 
+/// The arms that `run` runs where none is named.
+pub const DEFAULT_ARMS: [&str; 3] = ["arm-a", "arm-b", "arm-c"];
+
 /// A reproducible lab for the TCP listen backlog on Linux.
 #[derive(Debug, Parser)]
 #[command(
     name = "backlog-lab",
     version,
-    max_term_width = 100,
+    max_term_width = 80,
     arg_required_else_help = true
 )]
 #[command(
@@ -83,7 +86,7 @@ pub enum Document {
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct RunArgs {
     /// Arms by name, arm files, or folders of them
-    #[arg(value_name = "ARM|FILE|FOLDER", default_values = ["arm-a", "arm-b", "arm-c"])]
+    #[arg(value_name = "ARM|FILE|FOLDER", default_values = DEFAULT_ARMS)]
     pub arms: Vec<String>,
     /// Trials of each arm; with --until, the most of them [default: 1; with --until 100]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -211,6 +214,9 @@ impl ChartArgs {
 /// Options of `list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
+    /// Only these: arms by name, arm files, or folders of them [default: all that can be named]
+    #[arg(value_name = "ARM|FILE|FOLDER")]
+    pub arms: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -98,40 +98,63 @@ pub struct Impairments {
 /// The queue of a bottleneck that does not name one: the kernel's usual length of an interface's queue.
 const DEFAULT_QUEUE: u32 = 1_000;
 
-/// The table as a file writes it: keys for both directions, and those that differ for one.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct LinkTable {
-    /// The kind of link.
-    kind: KindName,
-    family: Family,
-    /// How long a packet is under way; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<Span>,
-    /// Each packet takes up to this much longer; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    jitter: Option<Span>,
-    /// The share of packets that is lost; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loss: Option<Share>,
-    /// The share of packets that arrives twice; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duplicate: Option<Share>,
-    /// How fast the bottleneck sends; without one there is none; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<Rate>,
-    /// How many packets may wait at the bottleneck; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<u32>,
-    /// Packets that are dropped on purpose; wire only.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    drop: Vec<DropRule>,
-    /// What differs on the way to the server; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to_server: Option<DirectionTable>,
-    /// What differs on the way to the client; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to_client: Option<DirectionTable>,
+/// A table with the keys of a direction after some others and before the rest.
+macro_rules! wire_table {
+    (
+        $(#[$attribute:meta])*
+        struct $name:ident {
+            before { $($before:tt)* }
+            after { $($after:tt)* }
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        struct $name {
+            $($before)*
+            /// How long a packet is under way; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            delay: Option<Span>,
+            /// Each packet takes up to this much longer; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            jitter: Option<Span>,
+            /// The share of packets that is lost; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            loss: Option<Share>,
+            /// The share of packets that arrives twice; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            duplicate: Option<Share>,
+            /// How fast the bottleneck sends; without one there is none; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            rate: Option<Rate>,
+            /// How many packets may wait at the bottleneck; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            queue: Option<u32>,
+            $($after)*
+        }
+    };
+}
+
+wire_table! {
+    /// The table as a file writes it: keys for both directions, and those that differ for one.
+    struct LinkTable {
+        before {
+            /// The kind of link.
+            kind: KindName,
+            family: Family,
+        }
+        after {
+            /// Packets that are dropped on purpose; wire only.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            drop: Vec<DropRule>,
+            /// What differs on the way to the server; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            to_server: Option<DirectionTable>,
+            /// What differs on the way to the client; wire only.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            to_client: Option<DirectionTable>,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -148,28 +171,12 @@ enum KindName {
     Wire,
 }
 
-/// `[link.to-server]` or `[link.to-client]`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct DirectionTable {
-    /// How long a packet is under way; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<Span>,
-    /// Each packet takes up to this much longer; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    jitter: Option<Span>,
-    /// The share of packets that is lost; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loss: Option<Share>,
-    /// The share of packets that arrives twice; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duplicate: Option<Share>,
-    /// How fast the bottleneck sends; without one there is none; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<Rate>,
-    /// How many packets may wait at the bottleneck; wire only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<u32>,
+wire_table! {
+    /// `[link.to-server]` or `[link.to-client]`.
+    struct DirectionTable {
+        before {}
+        after {}
+    }
 }
 
 impl LinkTable {

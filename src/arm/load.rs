@@ -183,7 +183,28 @@ impl Catalog {
     /// # Errors
     /// Everything that is wrong with any of them.
     pub fn load(&self, words: &[String], overrides: &[Override]) -> Result<Vec<Arm>, ArmError> {
-        let (mut sources, mut arms, mut problems) = (Vec::<Source>::new(), Vec::new(), Vec::new());
+        let (mut arms, (sources, mut problems)) = (Vec::new(), self.look_up(words));
+        for source in &sources {
+            match source.arms(overrides) {
+                Ok(more) => arms.extend(more),
+                Err(error) => problems.extend(error.problems),
+            }
+        }
+        without(problems).map(|()| arms)
+    }
+
+    /// The arm files that these words name, each once and in the order asked.
+    ///
+    /// # Errors
+    /// Every word that names none, and every file that cannot be read.
+    pub fn named(&self, words: &[String]) -> Result<Vec<Source>, ArmError> {
+        let (sources, problems) = self.look_up(words);
+        without(problems).map(|()| sources)
+    }
+
+    /// The arm files that these words name, and what is wrong with the words.
+    fn look_up(&self, words: &[String]) -> (Vec<Source>, Vec<String>) {
+        let (mut sources, mut problems) = (Vec::<Source>::new(), Vec::new());
         for word in words {
             match self.find(word) {
                 Err(error) => problems.extend(error.problems),
@@ -203,17 +224,7 @@ impl Catalog {
                 }
             }
         }
-        for source in &sources {
-            match source.arms(overrides) {
-                Ok(more) => arms.extend(more),
-                Err(error) => problems.extend(error.problems),
-            }
-        }
-        if problems.is_empty() {
-            Ok(arms)
-        } else {
-            Err(ArmError { problems })
-        }
+        (sources, problems)
     }
 
     /// The arm files that a word names: an arm or a group of them, a file, a folder.
@@ -255,6 +266,15 @@ impl Catalog {
                 "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
             )],
         })
+    }
+}
+
+/// Nothing, or everything that is wrong.
+fn without(problems: Vec<String>) -> Result<(), ArmError> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(ArmError { problems })
     }
 }
 
@@ -304,11 +324,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Source>, ArmError> {
             Err(error) => problems.extend(error.problems),
         }
     }
-    if problems.is_empty() {
-        Ok(sources)
-    } else {
-        Err(ArmError { problems })
-    }
+    without(problems).map(|()| sources)
 }
 
 /// Below a folder that is no part of an `arms` folder, the path below that folder is the name.

@@ -66,20 +66,21 @@ impl FromStr for Span {
 }
 
 impl fmt::Display for Span {
-    /// The largest unit that needs at most three decimals; what this prints, `from_str` reads back.
+    /// The largest unit that needs at most three decimals; what this prints, `from_str` reads back. `{:#}` is for
+    /// sentences: `1.4 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit_us, unit) = match self.us {
-            0 => return f.write_str("0s"),
             us if us % 1_000 != 0 => (1, "us"),
-            us if us < 1_000_000 => (1_000, "ms"),
+            us if us > 0 && us < 1_000_000 => (1_000, "ms"),
             _ => (1_000_000, "s"),
         };
         let (whole, rest) = (self.us / unit_us, self.us % unit_us);
+        let blank = if f.alternate() { " " } else { "" };
         if rest == 0 {
-            write!(f, "{whole}{unit}")
+            write!(f, "{whole}{blank}{unit}")
         } else {
             let decimals = format!("{:03}", rest * 1_000 / unit_us);
-            write!(f, "{whole}.{}{unit}", decimals.trim_end_matches('0'))
+            write!(f, "{whole}.{}{blank}{unit}", decimals.trim_end_matches('0'))
         }
     }
 }
@@ -124,6 +125,18 @@ mod tests {
             ("2m", 120_000_000),
         ] {
             assert_eq!(text.parse::<Span>(), Ok(Span::from_us(us)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_a_blank_before_the_unit() {
+        for (us, told) in [
+            (0, "0 s"),
+            (80_000, "80 ms"),
+            (1_400_000, "1.4 s"),
+            (250, "250 us"),
+        ] {
+            assert_eq!(format!("{:#}", Span::from_us(us)), told);
         }
     }
 

@@ -217,7 +217,7 @@ mod tests {
         );
         let says = listener.limit_says().unwrap();
         assert!(
-            says.contains("the application asked for 128 (or a former, smaller somaxconn was in force at listen time)"),
+            says.contains("the program asked for 128 (or a former, smaller somaxconn was in force at listen time)"),
             "{says}"
         );
         let advice = advice(&listener).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         assert!(
             calm.limit_says()
                 .unwrap()
-                .contains("clamped to 16 bit by the application")
+                .contains("clamped to 16 bit by the program")
         );
         let deep = Facts {
             waiting_max: 40_000,

@@ -291,10 +291,10 @@ impl Facts {
         let former = "a former, smaller somaxconn was in force at listen time";
         let asked = match u64::from(limit).cmp(&somaxconn) {
             std::cmp::Ordering::Less if limit == SIXTEEN_BITS => {
-                format!("clamped to 16 bit by the application ({limit}; somaxconn is {somaxconn})")
+                format!("clamped to 16 bit by the program ({limit}; somaxconn is {somaxconn})")
             }
             std::cmp::Ordering::Less => {
-                format!("the application asked for {limit} (or {former}); somaxconn is {somaxconn}")
+                format!("the program asked for {limit} (or {former}); somaxconn is {somaxconn}")
             }
             std::cmp::Ordering::Equal => format!(
                 "equal to somaxconn ({somaxconn}): the program asked for at least that, or an older somaxconn was in force at listen time"

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::facts::measure;
-use super::{print, print_json};
+use super::{print, print_json, width};
 use crate::arm::{Arm, Catalog};
 use crate::cli::ClaimsArgs;
 use crate::error::Error;
@@ -35,7 +35,7 @@ pub(super) fn claims(args: &ClaimsArgs) -> Result<ExitCode, Error> {
     } else if args.markdown {
         print(&render::claims_markdown(host, &ruled))?;
     } else {
-        print(&render::claims(host, &ruled))?;
+        print(&render::claims(host, &ruled, width()))?;
     }
     Ok(code)
 }

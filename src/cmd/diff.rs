@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::{REPORTS, print, print_json};
+use super::{REPORTS, print, print_json, width};
 use crate::cli::DiffArgs;
 use crate::error::Error;
 use crate::report as render;
@@ -33,7 +33,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
             print(&format!("\n![{}]({})\n", chart.alt, file.display()))?;
         }
     } else {
-        print(&render::diff(&comparison))?;
+        print(&render::diff(&comparison, width()))?;
     }
     for (arm, figure) in comparison.regressions() {
         eprintln!("worse: {arm}: {}", figure.figure);

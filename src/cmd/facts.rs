@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::progress::Watcher;
-use super::{print, print_json, run, signals};
+use super::{print, print_json, run, signals, width};
 use crate::arm::{Arm, Catalog, LinkKind};
 use crate::cli::FactsArgs;
 use crate::error::Error;
 use crate::manifest::{Host, Manifest};
 use crate::plan::{Plan, Schedule};
 use crate::probe::host::read_host;
+use crate::report::wrapped;
 use crate::result::{ArmResult, Judged, Results, results};
 use crate::run::observe;
 
@@ -51,7 +52,7 @@ pub(super) fn facts(args: &FactsArgs) -> Result<ExitCode, Error> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&report.text())?;
+        print(&wrapped(&report.text(), width(), "  "))?;
     }
     Ok(code)
 }

@@ -7,10 +7,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use serde::Serialize;
 
@@ -137,10 +136,7 @@ impl Wait {
             until.saturating_duration_since(now).min(ASK_EVERY)
         });
         let mut poll = [PollFd::new(waited.as_fd(), PollFlags::POLLIN)];
-        match ppoll(&mut poll, Some(TimeSpec::from_duration(rest)), None) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::Signals(errno)),
-        }
+        sys::wait(&mut poll, Some(rest)).map_err(Error::Signals)?;
         let mut ended_by = None;
         while let Some(signal) = waited.read_signal().map_err(Error::Signals)? {
             if signal.ssi_signo.cast_signed() != Signal::SIGCHLD as i32 {

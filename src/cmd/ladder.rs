@@ -8,6 +8,7 @@ use crate::cli::LadderArgs;
 use crate::error::Error;
 use crate::nearest::did_you_mean;
 use crate::report::ladder::{LEGEND, Ladders, examples, text};
+use crate::report::wrapped;
 use crate::run::{RunFolder, find_run};
 
 pub(super) fn ladder(args: &LadderArgs) -> Result<ExitCode, Error> {
@@ -47,6 +48,7 @@ pub(super) fn ladder(args: &LadderArgs) -> Result<ExitCode, Error> {
         .into_iter()
         .map(|(place, n)| text(&trials[place].ladder(n), width()))
         .collect();
-    print(&format!("{}\n{LEGEND}\n", ladders.join("\n")))?;
+    let legend = wrapped(LEGEND, width(), "");
+    print(&format!("{}\n{legend}", ladders.join("\n")))?;
     Ok(ExitCode::SUCCESS)
 }

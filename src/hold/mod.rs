@@ -29,11 +29,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys;
 
 /// What a client of the port meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -357,11 +357,8 @@ fn connectable(mut address: SocketAddr) -> SocketAddr {
 /// Waits until one of `poll` is ready or `until` has come. The first is the stop signal: true when it was given.
 fn wait(poll: &mut [PollFd<'_>], until: Instant) -> io::Result<bool> {
     let rest = until.saturating_duration_since(Instant::now());
-    match ppoll(poll, Some(TimeSpec::from_duration(rest)), None) {
-        Ok(_) => Ok(poll.first().is_some_and(|stop| stop.any() == Some(true))),
-        Err(Errno::EINTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
+    let is_ready = sys::wait(poll, Some(rest))?;
+    Ok(is_ready && poll.first().is_some_and(|stop| stop.any() == Some(true)))
 }
 
 fn readable(socket: BorrowedFd<'_>) -> PollFd<'_> {

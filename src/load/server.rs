@@ -11,10 +11,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
@@ -483,8 +481,8 @@ impl Loop<'_> {
 
 /// Polls for at most `rest`, for ever without one; a signal ends it early.
 pub(super) fn wait(poll: &mut [PollFd<'_>], rest: Option<Duration>) -> Result<(), ServerError> {
-    match ppoll(poll, rest.map(TimeSpec::from_duration), None) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(errno) => Err(ServerError::Thread(format!("poll: {errno}"))),
-    }
+    let waited = sys::wait(poll, rest);
+    waited
+        .map(drop)
+        .map_err(|errno| ServerError::Thread(format!("poll: {errno}")))
 }

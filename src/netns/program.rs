@@ -168,10 +168,8 @@ impl Program {
     /// The wait failed.
     pub fn ended(&mut self, within: Duration) -> io::Result<Option<ExitStatus>> {
         let mut poll = [PollFd::new(self.control.pidfd.as_fd(), PollFlags::POLLIN)];
-        match ppoll(&mut poll, Some(TimeSpec::from_duration(within)), None) {
-            Ok(_) | Err(Errno::EINTR) => self.child.try_wait(),
-            Err(errno) => Err(errno.into()),
-        }
+        sys::wait(&mut poll, Some(within))?;
+        self.child.try_wait()
     }
 
     /// What stops it and lets it go on, also from another thread.

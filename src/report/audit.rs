@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
-use super::table::wrapped;
+use super::wrap::wrapped;
 use crate::audit::{Audit, DROPS, Finding, Growth, ListenerReport, NamespaceReport, OVERFLOWS};
 
 /// A line of text, and how much it matters.

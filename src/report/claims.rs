@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::wrap::wrapped;
 use crate::manifest::Host;
 use crate::result::{Predicted, Ruled, Ruling, capital};
 
-/// A claim, its ruling and its evidence, a line each.
-pub fn claims(host: &Host, ruled: &[Ruled]) -> String {
+/// A claim, its ruling and its evidence, a line each, for a terminal of `width` columns.
+pub fn claims(host: &Host, ruled: &[Ruled], width: usize) -> String {
     let mut text = format!("Linux {}\n", kernel(host));
     for one in ruled {
         let _ = write!(
@@ -43,7 +44,7 @@ pub fn claims(host: &Host, ruled: &[Ruled]) -> String {
         count(|one| matches!(one, Ruling::DoesNotHold)),
         count(|one| matches!(one, Ruling::NotMeasured(_))),
     );
-    text
+    wrapped(&text, width, "  ")
 }
 
 /// The same as a table.

@@ -52,27 +52,9 @@ impl Lot {
 
 impl fmt::Display for Lot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Lost(cause) = self else {
-            return f.pad("ok");
-        };
-        f.pad(match cause {
-            Cause::SynDroppedAcceptQueueFull => "SYN at a full accept queue",
-            Cause::SynDroppedSynQueueFull => "SYN at a full SYN queue",
-            Cause::UnixQueueFull => "AF_UNIX queue full",
-            Cause::CookieAckDropped => "ghost by cookie",
-            Cause::FinalAckDropped => "ghost by dropped ACK",
-            Cause::ResetByAbortOnOverflow => "reset by abort_on_overflow",
-            Cause::WaitedInAcceptQueue => "waited in the accept queue",
-            Cause::ListenerClosed => "listener closed",
-            Cause::NoListener => "no listener",
-            Cause::NotAnswered => "accepted and not answered",
-            Cause::ServerClosedEarly => "closed by the server",
-            Cause::WrongAnswer => "wrong answer",
-            Cause::LostOnTheWire => "lost on the wire",
-            Cause::SourceNotLocal => "source address not local",
-            Cause::ClientOutOfPorts => "client out of ports",
-            Cause::ClientOutOfDescriptors => "client out of descriptors",
-            Cause::Unexplained => "unexplained",
+        f.pad(match self {
+            Self::Well => "ok",
+            Self::Lost(cause) => cause.label(),
         })
     }
 }

@@ -83,13 +83,13 @@ fn well(composition: &Composition) -> String {
     let count = super::charts::count;
     if (most - least).abs() < 0.05 {
         format!(
-            "In every cell {} of {} were well.",
+            "In every cell {} of {} clients were well.",
             count(least),
             count(attempts)
         )
     } else {
         format!(
-            "Well were {} of {} in the worst cell and {} in the best.",
+            "{} of {} clients were well in the worst cell, {} in the best.",
             count(least),
             count(attempts),
             count(most)

@@ -52,6 +52,7 @@ pub(super) fn readme(
         of_arm(&mut text, arm, why.is_none());
     }
     published(&mut text, results);
+    text += &super::glossary::of_run(results);
     again(&mut text, manifest);
     text
 }
@@ -189,9 +190,9 @@ fn sysctls(observations: &[Observation]) -> Vec<(String, String)> {
         if values.len() == 1 {
             return values.into_keys().collect();
         }
-        let told = values.into_iter().map(|(value, arms)| {
-            let arms: Vec<&str> = arms.into_iter().collect();
-            format!("{value} ({})", arms.join(", "))
+        let told = values.iter().map(|(value, arms)| {
+            let others = values.values().filter(|other| *other != arms).flatten();
+            format!("{value} ({})", in_common(arms, &others.copied().collect()))
         });
         told.collect::<Vec<_>>().join("; ")
     };
@@ -199,6 +200,23 @@ fn sysctls(observations: &[Observation]) -> Vec<(String, String)> {
         .into_iter()
         .map(|(name, by_value)| (name.to_owned(), values(by_value)))
         .collect()
+}
+
+/// What only these arms have in their names, such as the level of a matrix; the names where that is nothing.
+fn in_common(arms: &BTreeSet<&str>, others: &BTreeSet<&str>) -> String {
+    let has = |arm: &str, word: &str| arm.split(['/', ',']).any(|one| one == word);
+    let first = arms.iter().next().copied().unwrap_or_default();
+    let shared: Vec<&str> = first
+        .split(['/', ','])
+        .filter(|word| arms.iter().all(|arm| has(arm, word)))
+        .filter(|word| !others.iter().any(|arm| has(arm, word)))
+        .collect();
+    let told = if shared.is_empty() {
+        arms.iter().copied().collect()
+    } else {
+        shared
+    };
+    told.join(", ")
 }
 
 /// A text as a cell of a Markdown table.
@@ -228,11 +246,11 @@ fn comparison(text: &mut String, results: &Results) {
     for row in &rows {
         text.push_str(&line(row));
     }
-    text.push_str(
-        "\nMedians over the valid trials. answered: from a client's start to its answer, of the n answered. \
-         Recv-Q max/cap: the deepest look at the accept queue and what it holds. per loser: overflows for each \
-         client that was not well. ghosts: connected for the client, never accepted by the server. A dash is \
-         unknown or too few samples, never zero.\n\n",
+    let _ = writeln!(
+        text,
+        "\nMedians over the valid trials. {} {}\n",
+        table::CAPTION,
+        table::WIDE_CAPTION
     );
     let _ = writeln!(text, "{}\n", table::DROPS);
     if table::has_load_over_time(results) {
@@ -286,6 +304,8 @@ fn of_arm(text: &mut String, arm: &ArmResult, has_own_why: bool) {
     }
     if let Some(table) = super::why_overflows(arm) {
         let _ = write!(text, "\n{table}");
+    } else if let Some(told) = super::why_not_judged(arm) {
+        let _ = writeln!(text, "\n{told}.");
     }
     text.push('\n');
     let failed = arm
@@ -319,7 +339,7 @@ fn settings(arm: &Arm) -> String {
     };
     if client.is_tool() {
         parts.push(format!(
-            "`{}` in place of the lab's own clients, at most {}",
+            "`{}` in place of the lab's own clients, at most {:#}",
             client.command.join(" ").replace('`', "'"),
             client.most()
         ));
@@ -340,7 +360,7 @@ fn settings(arm: &Arm) -> String {
             plural(client.connections as usize, "client"),
         ),
         Loop::Open(rate) => format!(
-            "open loop, {rate} for {}: {} clients {from}",
+            "open loop, {rate} for {:#}: {} clients {from}",
             client.duration, client.connections
         ),
         Loop::Closed => {
@@ -348,18 +368,18 @@ fn settings(arm: &Arm) -> String {
                 .rate
                 .map_or_else(String::new, |rate| format!(", together at most {rate}"));
             format!(
-                "closed loop, {} at a time for {}{pace}",
+                "closed loop, {} at a time for {:#}{pace}",
                 client.connections, client.duration
             )
         }
     });
     if client.spread > Span::default() {
-        parts.push(format!("started within {}", client.spread));
+        parts.push(format!("started within {:#}", client.spread));
     }
     if client.jitter > Span::default() {
-        parts.push(format!("each up to {} later by chance", client.jitter));
+        parts.push(format!("each up to {:#} later by chance", client.jitter));
     }
-    parts.push(format!("timeout {}", client.timeout));
+    parts.push(format!("timeout {:#}", client.timeout));
     parts.push(match (&arm.protocol.http, arm.protocol.speaks_first) {
         (Some(http), _) => format!("`GET {}` by HTTP", http.path),
         (None, SpeaksFirst::Server) => "the server speaks first".into(),
@@ -376,10 +396,10 @@ fn own_server(server: &ServerSpec) -> Vec<String> {
         AcceptPolicy::Never => "nothing is accepted".into(),
         AcceptPolicy::Plan(batches) => format!("accepts by a plan of {} steps", batches.len()),
         AcceptPolicy::Loop if server.accept_delay == Span::default() => "accepts at once".into(),
-        AcceptPolicy::Loop => format!("{} after each accept", server.accept_delay),
+        AcceptPolicy::Loop => format!("{:#} after each accept", server.accept_delay),
     });
     if server.accept_from > Span::default() {
-        parts.push(format!("none before {}", server.accept_from));
+        parts.push(format!("none before {:#}", server.accept_from));
     }
     parts
 }
@@ -399,7 +419,10 @@ fn program_server(server: &ProgramServer) -> Vec<String> {
         parts.push(format!("at most {most} open files"));
     }
     if let Some(pause) = server.pause {
-        parts.push(format!("stopped from {} on for {}", pause.at, pause.lasts));
+        parts.push(format!(
+            "stopped from {:#} on for {:#}",
+            pause.at, pause.lasts
+        ));
     }
     parts
 }

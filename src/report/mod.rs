@@ -8,6 +8,7 @@ mod claims;
 mod composition;
 mod conclusions;
 mod diff;
+mod glossary;
 pub mod ladder;
 mod markdown;
 mod matrix;
@@ -18,6 +19,7 @@ mod staircase;
 mod table;
 mod tools;
 mod verdicts;
+mod wrap;
 
 use charts::Chart;
 
@@ -27,13 +29,15 @@ use crate::plan::Plan;
 use crate::result::Results;
 
 pub use audit::{Emphasis, Line, audit};
-pub use books::why_overflows;
+pub use books::{why_not_judged, why_overflows};
 pub use claims::{claims, claims_markdown};
 pub use diff::{diff, diff_markdown};
+pub use glossary::{Word, glossary};
 pub use prometheus::prometheus;
 pub use staircase::{sort_by_load, staircases};
 pub use table::comparison;
 pub use verdicts::{not_reached, verdicts};
+pub use wrap::wrapped;
 
 /// A derived file of a run folder: its name and its bytes.
 pub type File = (String, Vec<u8>);

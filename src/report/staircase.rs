@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::table::{lines, wrapped};
+use super::table::{lines, percentiles};
+use super::wrap::wrapped;
 use crate::result::{ArmResult, Held, Results, Staircase, Step, capital};
 
 /// What the columns mean.
@@ -92,7 +93,6 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
     let number = |value: Option<f64>, decimals: usize| {
         value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
     };
-    let short = |value: Option<f64>| number(value, usize::from(value.is_some_and(|ms| ms < 100.0)));
     let seconds = |ms: Option<f64>| number(ms.map(|ms| ms / 1_000.0), 2);
     let row = |step: &Step| {
         let short_word = if step.too_short { " short" } else { "" };
@@ -100,7 +100,7 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
             format!("{}", step.load),
             format!("{}{short_word}", step.held),
             number(step.answered_per_s, 1),
-            format!("{}/{}", short(step.p50_ms), short(step.p99_ms)),
+            percentiles([step.p50_ms, step.p99_ms]),
             number(step.not_ok, 0),
             number(step.overflows, 0),
             format!(

@@ -3,6 +3,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::tools;
+use super::wrap::wrapped;
 use crate::arm::Loop;
 use crate::figure::Figure;
 use crate::result::{ArmResult, ListenerResult, Outcome, Results, Status};
@@ -67,12 +68,12 @@ const COLUMNS: &[Column] = &[
     Column {
         heading: "over- flows",
         shown: Shown::Always,
-        cell: |arm| figure(arm, OVERFLOWS, 0),
+        cell: |arm| of_tcp(arm, OVERFLOWS, 0),
     },
     Column {
         heading: "per loser",
         shown: Shown::WideOrUnpaced,
-        cell: |arm| figure(arm, "overflows-per-loser", 1),
+        cell: |arm| of_tcp(arm, "overflows-per-loser", 1),
     },
     Column {
         heading: "idle CPU",
@@ -87,7 +88,7 @@ const COLUMNS: &[Column] = &[
     Column {
         heading: "listen drops",
         shown: Shown::Wide,
-        cell: |arm| figure(arm, "TcpExt.ListenDrops", 0),
+        cell: |arm| of_tcp(arm, "TcpExt.ListenDrops", 0),
     },
     Column {
         heading: "server CPU ms",
@@ -95,7 +96,7 @@ const COLUMNS: &[Column] = &[
         cell: |arm| figure(arm, "server-cpu-ms", 0),
     },
     Column {
-        heading: "published",
+        heading: "published:ok/overflows",
         shown: Shown::Wide,
         cell: published,
     },
@@ -106,20 +107,17 @@ const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 /// What tells the two kinds of latency apart.
 pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
+/// What the columns count.
+pub(super) const CAPTION: &str = "ok: answered of attempted (connected, where nobody speaks). ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. A dash is unknown or too few, never zero.";
+
+/// What the columns of a wide table count besides.
+pub(super) const WIDE_CAPTION: &str = "wasted accepts: of clients that had given up. listen drops: all packets that the listener dropped. idle CPU: of the machine; server CPU: of the server's thread.";
+
 /// Why the drops of a socket are not its overflows.
 pub(super) const DROPS: &str = "Drops of the socket (chart of the queue's depth) count more than overflows: also packets on half-open requests.";
 
-/// Failure classes with the headings of their columns; a column that is zero in every arm is left out.
-const CLASSES: &[(Outcome, &str)] = &[
-    (Outcome::ConnectTimeout, "connect timeout"),
-    (Outcome::ReadTimeout, "read timeout"),
-    (Outcome::Refused, "refused"),
-    (Outcome::Reset, "reset"),
-    (Outcome::ClosedEarly, "closed early"),
-    (Outcome::WrongData, "wrong data"),
-    (Outcome::LocalLimit, "local limit"),
-    (Outcome::Other, "other"),
-];
+/// Failure classes, each with a column; one that is zero in every arm is left out.
+const CLASSES: &[Outcome] = Outcome::ALL.split_at(1).1;
 
 /// Failure classes with a column of their own where there is no room for all.
 const FEW_CLASSES: usize = 2;
@@ -168,7 +166,12 @@ pub fn comparison(results: &Results, width: usize) -> String {
         Some(n) if n > 1 => format!("Medians of {n} trials. "),
         _ => String::new(),
     };
-    caption += "p50/p99: from start to answer, of the n answered; the timeout limits connect and answer separately. Recv-Q max/cap: deepest look, capacity. per loser: overflows per losing client.\n";
+    caption += CAPTION;
+    if width >= WIDE {
+        caption.push(' ');
+        caption += WIDE_CAPTION;
+    }
+    caption.push('\n');
     if has_load_over_time(results) {
         caption += INTENDED;
         caption.push('\n');
@@ -239,20 +242,21 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
     };
     let mut own: Vec<_> = CLASSES
         .iter()
-        .filter(|(class, _)| total(*class) > 0)
+        .copied()
+        .filter(|class| total(*class) > 0)
         .collect();
     let mut shared = Vec::new();
     if own.len() > most {
-        own.sort_by_key(|(class, _)| std::cmp::Reverse(total(*class)));
+        own.sort_by_key(|class| std::cmp::Reverse(total(*class)));
         shared = own.split_off(most);
-        own.sort_by_key(|(class, _)| *class);
+        own.sort_unstable();
     }
     let columns: Vec<_> = COLUMNS
         .iter()
         .filter(|column| column.shown.in_table(wide, is_paced))
         .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
-    heads.extend(own.iter().map(|(_, heading)| (*heading).to_owned()));
+    heads.extend(own.iter().map(ToString::to_string));
     heads.extend((!shared.is_empty()).then(|| "other failures".to_owned()));
     heads.extend(columns[1..].iter().map(|column| column.heading.to_owned()));
     let rows = results
@@ -261,11 +265,9 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
         .filter(|arm| !arm.settings.client.is_tool())
         .map(|arm| {
             let mut row = vec![arm.name.clone(), (columns[0].cell)(arm)];
-            row.extend(own.iter().map(|(class, _)| figure(arm, class.figure(), 0)));
+            row.extend(own.iter().map(|class| figure(arm, class.figure(), 0)));
             if !shared.is_empty() {
-                let medians = shared
-                    .iter()
-                    .map(|(class, _)| arm.summary.get(class.figure()));
+                let medians = shared.iter().map(|class| arm.summary.get(class.figure()));
                 let sum: Option<f64> = medians.map(|one| one.map(|one| one.median)).sum();
                 row.push(sum.map_or_else(|| "-".into(), |sum| format!("{sum}")));
             }
@@ -281,6 +283,15 @@ pub(super) fn figure(arm: &ArmResult, name: &str, decimals: usize) -> String {
     match arm.summary.get(name) {
         Some(summary) => format!("{:.decimals$}", summary.median),
         None => "-".into(),
+    }
+}
+
+/// A figure from TCP's counters: of an `AF_UNIX` socket they count nothing.
+fn of_tcp(arm: &ArmResult, name: &str, decimals: usize) -> String {
+    if arm.settings.server.is_unix() {
+        "-".into()
+    } else {
+        figure(arm, name, decimals)
     }
 }
 
@@ -305,17 +316,21 @@ fn latency(arm: &ArmResult) -> String {
         .map(|p| p.n)
         .max();
     match n {
-        Some(n) => format!(
-            "{} ({n})",
-            pair(arm, ["answered-p50-ms", "answered-p99-ms"])
-        ),
-        None => "-".into(),
+        Some(n) if n > 0 && !arm.summary.is_empty() => {
+            let pair = ["answered-p50-ms", "answered-p99-ms"];
+            format!("{} ({n})", percentiles(pair.map(|name| median(arm, name))))
+        }
+        _ => "-".into(),
     }
 }
 
 /// From the intended start, and by which loop the clients came.
 fn intended(arm: &ArmResult) -> String {
-    let pair = pair(arm, ["intended-p50-ms", "intended-p99-ms"]);
+    if arm.summary.is_empty() {
+        return "-".into();
+    }
+    let pair = ["intended-p50-ms", "intended-p99-ms"];
+    let pair = percentiles(pair.map(|name| median(arm, name)));
     match arm.settings.client.pacing() {
         Loop::Flood => pair,
         Loop::Open(_) => format!("{pair} open"),
@@ -323,15 +338,19 @@ fn intended(arm: &ArmResult) -> String {
     }
 }
 
-/// Two percentiles; short ones with a decimal.
-fn pair(arm: &ArmResult, names: [&str; 2]) -> String {
-    let shown = names.map(|name| {
-        let value = arm.summary.get(name).map(|summary| summary.median);
-        figure(
-            arm,
-            name,
-            usize::from(value.is_some_and(|value| value < 100.0)),
-        )
+fn median(arm: &ArmResult, figure: &str) -> Option<f64> {
+    arm.summary.get(figure).map(|summary| summary.median)
+}
+
+/// Percentiles of times in milliseconds, short ones with a decimal; in words where there were too few samples for any.
+pub(super) fn percentiles<const N: usize>(values_ms: [Option<f64>; N]) -> String {
+    if values_ms.iter().all(Option::is_none) {
+        return "too few".into();
+    }
+    let shown = values_ms.map(|value| match value {
+        Some(ms) if ms < 100.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+        None => "-".into(),
     });
     shown.join("/")
 }
@@ -367,43 +386,10 @@ fn published(arm: &ArmResult) -> String {
             .and_then(|figure| published.figures.get(&figure))
             .map(|value| format!("{value}"))
     };
-    match (of("ok"), of(OVERFLOWS)) {
-        (Some(ok), Some(overflows)) => format!("{ok} ok, {overflows} ovfl"),
-        (Some(ok), None) => format!("{ok} ok"),
-        (None, Some(overflows)) => overflows,
-        (None, None) => "-".into(),
+    let told = [of("ok"), of(OVERFLOWS)];
+    if told.iter().all(Option::is_none) {
+        return "-".into();
     }
-}
-
-/// Breaks lines at blanks; what is broken off goes on with the line's own indent and `more`.
-pub(super) fn wrapped(text: &str, width: usize, more: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
-        if line.chars().count() <= width {
-            out.push_str(line);
-            out.push('\n');
-            continue;
-        }
-        let mut length = 0;
-        for word in line.split_whitespace() {
-            let word_length = word.chars().count();
-            if length == 0 {
-                out.push_str(&indent);
-                length = indent.len();
-            } else if length + 1 + word_length > width {
-                out.push('\n');
-                out.push_str(&indent);
-                out.push_str(more);
-                length = indent.len() + more.len();
-            } else {
-                out.push(' ');
-                length += 1;
-            }
-            out.push_str(word);
-            length += word_length;
-        }
-        out.push('\n');
-    }
-    out
+    told.map(|value| value.unwrap_or_else(|| "-".into()))
+        .join("/")
 }

@@ -1,6 +1,7 @@
 //! What load tools say of themselves, beside what the kernel and the server counted.
 
-use super::table::{figure, lines, wrapped};
+use super::table::{figure, lines};
+use super::wrap::wrapped;
 use crate::result::{ArmResult, Results, Status, ToolResult};
 
 /// A column: its heading, and its cell for an arm.

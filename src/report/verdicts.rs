@@ -1,6 +1,7 @@
 //! A verdict for each arm in words, with what was expected and what to keep in mind.
 
-use super::table::wrapped;
+use super::books::why_not_judged;
+use super::wrap::wrapped;
 use crate::result::{ArmResult, Reached, Results, Status};
 
 /// A verdict for each arm, wrapped to the terminal's width.
@@ -50,6 +51,9 @@ fn verdict(arm: &ArmResult) -> String {
             "  expected {} = {}, observed {observed}\n",
             one.key, one.expected
         ));
+    }
+    if let Some(told) = why_not_judged(arm) {
+        text.push_str(&format!("  {told}\n"));
     }
     if let Some(until) = &arm.until {
         text.push_str(&format!("  {}\n", reached(until, arm.trials.len())));

@@ -75,27 +75,98 @@ impl Cause {
         Self::Unexplained,
     ];
 
-    /// Its name in results and figures.
-    pub fn name(self) -> &'static str {
+    /// Its texts: the name, the label, and what its clients did.
+    const fn texts(self) -> [&'static str; 3] {
         match self {
-            Self::SynDroppedAcceptQueueFull => "syn-dropped-accept-queue-full",
-            Self::SynDroppedSynQueueFull => "syn-dropped-syn-queue-full",
-            Self::UnixQueueFull => "unix-queue-full",
-            Self::CookieAckDropped => "cookie-ack-dropped",
-            Self::FinalAckDropped => "final-ack-dropped",
-            Self::ResetByAbortOnOverflow => "reset-by-abort-on-overflow",
-            Self::WaitedInAcceptQueue => "waited-in-accept-queue",
-            Self::ListenerClosed => "listener-closed",
-            Self::NoListener => "no-listener",
-            Self::NotAnswered => "not-answered",
-            Self::ServerClosedEarly => "server-closed-early",
-            Self::WrongAnswer => "wrong-answer",
-            Self::LostOnTheWire => "lost-on-the-wire",
-            Self::SourceNotLocal => "source-not-local",
-            Self::ClientOutOfPorts => "client-out-of-ports",
-            Self::ClientOutOfDescriptors => "client-out-of-descriptors",
-            Self::Unexplained => "unexplained",
+            Self::SynDroppedAcceptQueueFull => [
+                "syn-dropped-accept-queue-full",
+                "SYN at a full accept queue",
+                "met a full accept queue with their SYNs",
+            ],
+            Self::SynDroppedSynQueueFull => [
+                "syn-dropped-syn-queue-full",
+                "SYN at a full SYN queue",
+                "met a full SYN queue with their SYNs",
+            ],
+            Self::UnixQueueFull => [
+                "unix-queue-full",
+                "AF_UNIX queue full",
+                "met a full AF_UNIX queue, which answers at once with EAGAIN",
+            ],
+            Self::CookieAckDropped => [
+                "cookie-ack-dropped",
+                "ghost by cookie",
+                "lost the ACK with their SYN cookie at a full accept queue",
+            ],
+            Self::FinalAckDropped => [
+                "final-ack-dropped",
+                "ghost by dropped ACK",
+                "lost their final ACK at the listener",
+            ],
+            Self::ResetByAbortOnOverflow => [
+                "reset-by-abort-on-overflow",
+                "reset by abort_on_overflow",
+                "were reset by tcp_abort_on_overflow",
+            ],
+            Self::WaitedInAcceptQueue => [
+                "waited-in-accept-queue",
+                "waited in the accept queue",
+                "waited in the accept queue until their time was up",
+            ],
+            Self::ListenerClosed => [
+                "listener-closed",
+                "listener closed",
+                "were in the queue of a listener that was closed",
+            ],
+            Self::NoListener => ["no-listener", "no listener", "met no listener"],
+            Self::NotAnswered => [
+                "not-answered",
+                "accepted and not answered",
+                "were accepted and not answered in time",
+            ],
+            Self::ServerClosedEarly => [
+                "server-closed-early",
+                "closed by the server",
+                "were closed by the server without an answer",
+            ],
+            Self::WrongAnswer => ["wrong-answer", "wrong answer", "got another answer"],
+            Self::LostOnTheWire => [
+                "lost-on-the-wire",
+                "lost on the wire",
+                "lost their packets on the wire",
+            ],
+            Self::SourceNotLocal => [
+                "source-not-local",
+                "source address not local",
+                "had a source address that is not local",
+            ],
+            Self::ClientOutOfPorts => [
+                "client-out-of-ports",
+                "client out of ports",
+                "had no port left",
+            ],
+            Self::ClientOutOfDescriptors => [
+                "client-out-of-descriptors",
+                "client out of descriptors",
+                "had no file descriptor left",
+            ],
+            Self::Unexplained => ["unexplained", "unexplained", "are unexplained"],
         }
+    }
+
+    /// Its name in results and figures, `cookie-ack-dropped`.
+    pub const fn name(self) -> &'static str {
+        self.texts()[0]
+    }
+
+    /// Its label in charts, conclusions and ladders, `ghost by cookie`.
+    pub const fn label(self) -> &'static str {
+        self.texts()[1]
+    }
+
+    /// What its clients did, `lost the ACK with their SYN cookie at a full accept queue`.
+    pub const fn told(self) -> &'static str {
+        self.texts()[2]
     }
 }
 

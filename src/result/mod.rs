@@ -40,6 +40,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+pub(crate) use books::OVERFLOWS_TAKEN_APART;
 pub use books::{Entry, Term};
 pub use causes::{Cause, Evidence, Explained, explain};
 pub use claims::{Claim, Predicted, Prediction, Ruled, Ruling, claims};

@@ -38,7 +38,7 @@ pub(super) fn notes(
         && let Some(retry_ms) = schedule.retry_at(arm.client.timeout.as_us())
     {
         notes.push(format!(
-            "the timeout of {} falls on the SYN retry at {} s: counts may differ by up to one per client",
+            "the timeout of {:#} falls on the SYN retry at {} s: counts may differ by up to one per client",
             arm.client.timeout,
             retry_ms / 1_000
         ));

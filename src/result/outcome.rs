@@ -62,19 +62,12 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// In words for people.
+    /// In words for people: the label in tables and charts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ok => "ok",
-            Self::ConnectTimeout => "connect timeout",
-            Self::ReadTimeout => "read timeout",
-            Self::Refused => "refused",
-            Self::Reset => "reset",
-            Self::ClosedEarly => "closed early",
-            Self::WrongData => "wrong data",
-            Self::LocalLimit => "local limit",
-            Self::Other => "other",
-        })
+        match self {
+            Self::Other => f.pad("other error"),
+            class => f.pad(&class.figure().replace('-', " ")),
+        }
     }
 }
 

@@ -221,9 +221,12 @@ pub(super) fn notes(arm: &Arm, result: &TrialResult) -> Vec<String> {
         .filter(|idle| *idle < BUSY_IDLE_PERCENT)
     {
         let client = check.client_cpu_percent;
-        let client = client.map_or_else(|| "an unknown".into(), |share| format!("{share:.0} %"));
+        let client = client.map_or_else(
+            || "an unknown share".into(),
+            |share| format!("{share:.0} %"),
+        );
         notes.push(format!(
-            "the machine was only {idle:.0} % idle (the client used {client} share of it): times are those of a busy machine"
+            "the machine was only {idle:.0} % idle, and the lab's clients used {client} of it: times are those of a busy machine"
         ));
     }
     let needed = u64::from(arm.client.at_once()) * 2 + OWN_FILES;

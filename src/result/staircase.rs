@@ -325,7 +325,7 @@ fn prediction(
         Some(useful) => (
             useful,
             format!(
-                "{useful:.0} can be accepted within the timeout of {}",
+                "{useful:.0} can be accepted within the timeout of {:#}",
                 client.timeout
             ),
         ),
@@ -336,7 +336,7 @@ fn prediction(
             let (per_s, known) = capacity?;
             let more = bound / (client.duration.as_ms() / 1_000.0);
             let told = format!(
-                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {}",
+                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {:#}",
                 client.duration
             );
             Some((per_s + more, told))
@@ -385,7 +385,7 @@ fn limit(arm: &ArmResult, by: LoadKind, held: Held) -> (Limit, String) {
         (Some(Kind::Overloaded), _) => (
             Limit::AcceptRate,
             format!(
-                "nothing was dropped, and clients waited longer than their timeout of {}",
+                "nothing was dropped, and clients waited longer than their timeout of {:#}",
                 arm.settings.client.timeout
             ),
         ),

@@ -75,12 +75,7 @@ pub(super) fn text(
         // There the meaning of the kind has said it, by the rate that was measured.
         sentences.extend(too_long_a_queue(arm, &trial.listeners));
     }
-    sentences.extend(
-        trial
-            .listeners
-            .first()
-            .and_then(|one| limit(arm, one, &shown)),
-    );
+    sentences.extend(limit(arm, trial, &shown));
     sentences.join(" ")
 }
 
@@ -113,7 +108,12 @@ fn answered(arm: &Arm, shown: &Shown<'_>) -> String {
 fn overflow(overflows: f64, shown: &Shown<'_>) -> String {
     let drops = shown.count("TcpExt.ListenDrops");
     if overflows == 0.0 {
-        return if drops > 0.0 {
+        let syn_queue = shown.count("TcpExt.TCPReqQFullDrop");
+        return if syn_queue > 0.0 {
+            format!(
+                "It was the SYN queue that overflowed, {syn_queue} times, and never the accept queue."
+            )
+        } else if drops > 0.0 {
             format!("The accept queue never overflowed, but the listener dropped {drops} packets.")
         } else {
             "No overflow.".into()
@@ -237,7 +237,7 @@ fn too_long_a_queue(arm: &Arm, listeners: &[ListenerResult]) -> Option<String> {
     let wait_us = u64::from(deepest).saturating_mul(delay.as_us());
     (arm.server.accept() == Some(&AcceptPolicy::Loop) && wait_us > timeout.as_us()).then(|| {
         format!(
-            "{deepest} waiting at {delay} per accept take {}.{} s, longer than the timeout of {timeout}: beyond {} places a longer queue answers nobody.",
+            "{deepest} waiting at {delay:#} per accept take {}.{} s, longer than the timeout of {timeout:#}: beyond {} places a longer queue answers nobody.",
             wait_us / 1_000_000,
             wait_us / 100_000 % 10,
             timeout.as_us() / delay.as_us()
@@ -265,21 +265,29 @@ fn out_of_descriptors(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
 
 /// How the clients came, and what their percentiles count from.
 fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
-    let percentiles = |what: &str| {
-        let of = |name: String| shown.get(&name).map_or_else(|| "-".into(), decimal);
-        ["p50", "p90", "p99"]
-            .map(|p| of(format!("{what}-{p}-ms")))
-            .join("/")
-    };
-    let times = format!(
-        "p50/p90/p99 {} ms from the intended start, {} ms from the actual one",
-        percentiles("intended"),
-        percentiles("answered")
-    );
-    shown.get("intended-max-ms")?;
     if arm.protocol.requests.are_several() {
         return None;
     }
+    let value = |what: &str, p: &str| shown.get(&format!("{what}-{p}-ms"));
+    let known: Vec<&str> = ["p50", "p90", "p99"]
+        .into_iter()
+        .filter(|p| value("intended", p).is_some())
+        .collect();
+    let of = |what: &str| {
+        let told = known.iter().filter_map(|p| value(what, p).map(decimal));
+        told.collect::<Vec<_>>().join("/")
+    };
+    let times = if known.is_empty() {
+        "too few were answered for percentiles (the median needs 20)".to_owned()
+    } else {
+        format!(
+            "{} {} ms from the intended start, {} ms from the actual one",
+            known.join("/"),
+            of("intended"),
+            of("answered")
+        )
+    };
+    shown.get("intended-max-ms")?;
     match arm.client.pacing() {
         Loop::Flood => None,
         Loop::Open(rate) => Some(format!("Open loop, {rate}: {times}.")),
@@ -293,11 +301,26 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
 /// What became of the requests, where connections carry several.
 fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
     let answered = shown.get("requests-answered")?;
-    let number = |figure: &str| {
-        let value = shown.get(figure);
-        value.map_or_else(
-            || "-".into(),
-            |n| format!("{n:.0$}", usize::from(n < 100.0) + usize::from(n < 1.0)),
+    let number = |n: f64| format!("{n:.0$}", usize::from(n < 100.0) + usize::from(n < 1.0));
+    let rate = shown.get("requests-per-s").map(number);
+    let rate = rate.map_or_else(String::new, |rate| format!(", {rate} per second"));
+    let value = |what: &str, p: &str| shown.get(&format!("{what}-{p}-ms"));
+    let known: Vec<&str> = ["p50", "p99"]
+        .into_iter()
+        .filter(|p| value("request", p).is_some())
+        .collect();
+    let of = |what: &str| {
+        let told = known.iter().filter_map(|p| value(what, p).map(number));
+        told.collect::<Vec<_>>().join("/")
+    };
+    let times = if known.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; {} {} ms from the sending, {} ms from the intended start",
+            known.join("/"),
+            of("request"),
+            of("request-intended")
         )
     };
     let blind = match arm.client.pacing() {
@@ -305,14 +328,9 @@ fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
         Loop::Open(_) | Loop::Flood => "",
     };
     Some(format!(
-        "Requests: {answered} answered over {} connections, {} per second, {} failed; p50/p99 {}/{} ms from the sending, {}/{} ms from the intended start. Only the first of a connection meets the accept queue{blind}.",
+        "Requests: {answered} answered over {} connections{rate}, {} failed{times}. Only the first of a connection meets the accept queue{blind}.",
         shown.count("attempts"),
-        number("requests-per-s"),
         shown.count("requests-failed"),
-        number("request-p50-ms"),
-        number("request-p99-ms"),
-        number("request-intended-p50-ms"),
-        number("request-intended-p99-ms"),
     ))
 }
 
@@ -336,7 +354,7 @@ fn meaning(
             let slowest = slowest.iter().filter_map(|figure| shown.get(figure));
             slowest.reduce(f64::max).map(|ms| {
                 format!(
-                    "Nobody failed, but the slowest waited {:.1} s of the {} that clients allow.",
+                    "Nobody failed, but the slowest waited {:.1} s of the {:#} that clients allow.",
                     ms / 1_000.0,
                     arm.client.timeout
                 )
@@ -346,7 +364,7 @@ fn meaning(
             Some(rate) => {
                 let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);
                 format!(
-                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {}.",
+                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {:#}.",
                     (rate * f64::from(timeout_us) / 1e6).floor(),
                     arm.client.timeout
                 )
@@ -371,32 +389,47 @@ fn meaning(
 }
 
 /// Which of the two limits binds, and what a clamp has cost.
-fn limit(arm: &Arm, listener: &ListenerResult, shown: &Shown<'_>) -> Option<String> {
-    let effective = listener.backlog_effective;
-    let overflows = shown.count(OVERFLOWS);
-    let Some(asked) = arm.server.backlog() else {
-        return (overflows > 0.0).then(|| format!("The limit in force is {effective}."));
-    };
-    if u32::try_from(asked).is_ok_and(|asked| asked == effective) {
-        return (overflows > 0.0 && arm.server.accept() != Some(&AcceptPolicy::Never))
+fn limit(arm: &Arm, trial: &TrialResult, shown: &Shown<'_>) -> Option<String> {
+    let effective = trial.listeners.first()?.backlog_effective;
+    let asked = arm.server.backlog();
+    let is_as_asked = asked.is_some_and(|asked| u32::try_from(asked) == Ok(effective));
+    if arm.server.program().is_some() {
+        let somaxconn = trial.sysctls.get("net.core.somaxconn");
+        let somaxconn = somaxconn.and_then(|value| value.as_deref()?.parse::<u32>().ok());
+        let other = asked.filter(|_| !is_as_asked);
+        return Some(match (somaxconn, other) {
+            (Some(most), other) if effective < most => {
+                let set_up = other.map_or_else(String::new, |asked| {
+                    format!(", though it was set up for {asked}")
+                });
+                format!(
+                    "The limit in force, {effective}, is what the program asked for{set_up}: net.core.somaxconn, {most}, allows more."
+                )
+            }
+            (Some(most), Some(asked)) if effective == most => clamped(effective, asked, shown),
+            (Some(most), None) if effective == most => format!(
+                "The limit in force, {effective}, is net.core.somaxconn: the program asked for at least that."
+            ),
+            _ => format!("The limit in force is {effective}; who set it is unknown."),
+        });
+    }
+    if is_as_asked {
+        return (shown.count(OVERFLOWS) > 0.0 && arm.server.accept() != Some(&AcceptPolicy::Never))
             .then(|| format!("The limit in force, {effective}, is the listen() argument."));
     }
-    let somaxconn = arm.sysctl.get("net.core.somaxconn");
-    let somaxconn = somaxconn.and_then(|value| value.as_str().parse::<u32>().ok());
-    if arm.server.program().is_some() && somaxconn.is_some_and(|most| most != effective) {
-        return Some(format!(
-            "The limit in force is {effective}: the program was set up for {asked} and passed {effective} itself."
-        ));
-    }
+    Some(clamped(effective, asked?, shown))
+}
+
+fn clamped(effective: u32, asked: i32, shown: &Shown<'_>) -> String {
     let cost = match (shown.get(OVERFLOWS), shown.get("not-ok")) {
         (Some(0.0), _) => "clamped, no effect observed".into(),
         (None, _) | (_, None) => "what that cost is unknown".into(),
         (Some(_), Some(0.0)) => "clamped, and it cost time but no connect".into(),
         (Some(_), Some(losers)) => format!("clamped, and it cost {losers} connects"),
     };
-    Some(format!(
+    format!(
         "The limit in force, {effective}, is net.core.somaxconn: the program asked for {asked}; {cost}."
-    ))
+    )
 }
 
 /// A text that begins a sentence.

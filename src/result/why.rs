@@ -7,25 +7,6 @@ use super::{Cause, Summary, TrialResult};
 /// Why those that were not answered were not.
 pub(super) fn causes(summary: &BTreeMap<String, Summary>, trial: &TrialResult) -> Option<String> {
     let count = |cause: Cause| summary.get(cause.name()).map_or(0.0, |one| one.median);
-    let words = |cause| match cause {
-        Cause::SynDroppedAcceptQueueFull => "met a full accept queue with their SYNs",
-        Cause::SynDroppedSynQueueFull => "met a full SYN queue with their SYNs",
-        Cause::UnixQueueFull => "met a full AF_UNIX queue, which answers at once with EAGAIN",
-        Cause::CookieAckDropped => "lost the ACK with their SYN cookie at a full accept queue",
-        Cause::FinalAckDropped => "lost their final ACK at the listener",
-        Cause::ResetByAbortOnOverflow => "were reset by tcp_abort_on_overflow",
-        Cause::WaitedInAcceptQueue => "waited in the accept queue until their time was up",
-        Cause::ListenerClosed => "were in the queue of a listener that was closed",
-        Cause::NoListener => "met no listener",
-        Cause::NotAnswered => "were accepted and not answered in time",
-        Cause::ServerClosedEarly => "were closed by the server without an answer",
-        Cause::WrongAnswer => "got another answer",
-        Cause::LostOnTheWire => "lost their packets on the wire",
-        Cause::SourceNotLocal => "had a source address that is not local",
-        Cause::ClientOutOfPorts => "had no port left",
-        Cause::ClientOutOfDescriptors => "had no file descriptor left",
-        Cause::Unexplained => "are unexplained",
-    };
     let told: Vec<String> = Cause::ALL
         .into_iter()
         .filter(|cause| count(*cause) > 0.0)
@@ -36,7 +17,7 @@ pub(super) fn causes(summary: &BTreeMap<String, Summary>, trial: &TrialResult) -
             } else {
                 ""
             };
-            format!("{} {}{by_counters}", count(cause), words(cause))
+            format!("{} {}{by_counters}", count(cause), cause.told())
         })
         .collect();
     (!told.is_empty()).then(|| format!("Of those that failed, {}.", told.join(", ")))

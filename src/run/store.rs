@@ -46,6 +46,14 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// Where runs are kept by default, none can be made.
+    #[error("cannot make a run's folder below {}: {source}; name another one with -o DIR", path.display())]
+    NoPlace {
+        /// The folder of the runs, from the root.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// There is no such run.
     #[error("there is no run {name}: {looked} (runs are made by `backlog-lab run`)")]
     NoRun {
@@ -107,8 +115,18 @@ impl RunFolder {
     /// The folder cannot be written.
     pub fn create_below(
         reports: &Path,
-        mut manifest: Manifest,
+        manifest: Manifest,
     ) -> Result<(Self, Manifest), StoreError> {
+        Self::numbered(reports, manifest).map_err(|error| match error {
+            StoreError::Write { source, .. } => StoreError::NoPlace {
+                path: from_the_root(reports),
+                source,
+            },
+            other => other,
+        })
+    }
+
+    fn numbered(reports: &Path, mut manifest: Manifest) -> Result<(Self, Manifest), StoreError> {
         make_folder(reports)?;
         let id = manifest.run_id.clone();
         for number in 2.. {
@@ -247,9 +265,14 @@ pub fn find_run(reports: &Path, name: &str) -> Result<PathBuf, StoreError> {
 
 fn written(path: &Path) -> impl Fn(io::Error) -> StoreError {
     move |source| StoreError::Write {
-        path: path.to_owned(),
+        path: from_the_root(path),
         source,
     }
+}
+
+/// The whole path, for somebody who does not know the current folder; as it is where there is none.
+fn from_the_root(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn make_folder(path: &Path) -> Result<(), StoreError> {
@@ -277,10 +300,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         .and_then(|()| fs::rename(&temporary, path));
     result.map_err(|source| {
         let _ = fs::remove_file(&temporary);
-        StoreError::Write {
-            path: path.to_owned(),
-            source,
-        }
+        written(path)(source)
     })
 }
 

@@ -6,6 +6,7 @@ mod ethtool;
 mod listener;
 #[cfg(feature = "lab")]
 mod packet;
+mod poll;
 #[cfg(feature = "lab")]
 mod process;
 #[cfg(feature = "lab")]
@@ -20,6 +21,7 @@ pub(crate) use listener::defer_accept;
 pub(crate) use listener::{ListenQueue, listen_queue};
 #[cfg(feature = "lab")]
 pub(crate) use packet::PacketSocket;
+pub(crate) use poll::wait;
 #[cfg(feature = "lab")]
 pub(crate) use process::{Broadcast, Pidfd, close_all_but, contain, die_with_parent, limit_files};
 #[cfg(feature = "lab")]

@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl;
-use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
 use super::capture::{Frames, pcapng};
@@ -327,14 +325,10 @@ impl Work {
     fn sleep(&self, ns: u64) -> Result<(), WireError> {
         let ends = [&self.relay.server, &self.relay.client];
         let mut poll = ends.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
-        match ppoll(
-            &mut poll,
-            Some(TimeSpec::from_duration(Duration::from_nanos(ns))),
-            None,
-        ) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(errno) => Err(WireError::io("wait for packets")(errno.into())),
-        }
+        let waited = sys::wait(&mut poll, Some(Duration::from_nanos(ns)));
+        waited
+            .map(drop)
+            .map_err(|errno| WireError::io("wait for packets")(errno.into()))
     }
 
     fn count_overruns(&mut self) -> Result<(), WireError> {

@@ -113,7 +113,7 @@ fn a_ruling_follows_from_what_was_measured() {
         cpus: None,
     };
     assert_eq!(
-        report::claims(&host, &[both.clone(), unknown.clone()]),
+        report::claims(&host, &[both.clone(), unknown.clone()], 80),
         "Linux 6.18.0\n\
          \n\
          \"all are answered\"\n\

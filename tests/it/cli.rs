@@ -343,3 +343,67 @@ fn an_unknown_schema_is_refused_by_its_version() {
         stderr(&output)
     );
 }
+
+/// `list` takes names as `run` and `show` do, keeps to 80 columns, and marks what `run` runs by itself.
+#[test]
+fn list_shows_what_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let output = lab(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = stdout(&output);
+        let starts = text.lines().filter(|line| !line.starts_with(' '));
+        starts
+            .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+            .collect()
+    };
+    let storm = names(&["list", "storm"]);
+    assert!(storm.len() > 1, "{storm:?}");
+    assert!(
+        storm.iter().all(|name| name.starts_with("storm/")),
+        "{storm:?}"
+    );
+    assert_eq!(names(&["list", "storm/"]), storm);
+    assert_eq!(names(&["list", "arm-b", "arm-a"]), ["arm-b", "arm-a"]);
+    let all = stdout(&lab(folder.path(), &["list"]));
+    let marked = all.lines().filter(|line| line.contains("[default of"));
+    let marked: Vec<&str> = marked
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(marked, ["arm-a", "arm-b", "arm-c"]);
+    for line in all.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert_eq!(
+        lab(folder.path(), &["list", "strom"]).status.code(),
+        Some(2)
+    );
+}
+
+/// Without a terminal, and on one of 80 columns, no line of any help is longer.
+#[test]
+fn help_fits_80_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let help = stdout(&lab(folder.path(), &["--help"]));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = listed
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.contains(&"run") && commands.contains(&"completions"));
+    for command in std::iter::once("").chain(commands) {
+        for flag in ["-h", "--help"] {
+            let arguments: Vec<&str> = [command, flag]
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect();
+            let output = lab(folder.path(), &arguments);
+            assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+            for line in stdout(&output).lines() {
+                assert!(line.chars().count() <= 80, "{arguments:?}: {line}");
+            }
+        }
+    }
+}

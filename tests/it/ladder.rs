@@ -47,12 +47,12 @@ fn a_ladder_shows_every_packet_once_and_nothing_else() {
     let shown = ladder
         .rungs
         .iter()
-        .filter(|rung| matches!(rung.event, Event::Packet { .. }));
+        .filter(|rung| matches!(rung.event, Event::Packet(_)));
     assert_eq!(shown.count(), packets.len());
     assert_eq!(ladder.story, Story::GhostByDroppedAck);
     assert_eq!(
         text(&ladder, 80),
-        "connection 0: ghost by dropped ACK (final-ack-dropped)\n\
+        "connection 0: ghost by dropped ACK (cause: final-ack-dropped)\n\
          policy/link=wire, trial 0\n\
          \n\
          \x20       ms  client                            server          ms  accept queue\n\

@@ -19,3 +19,4 @@ mod sysctl_files;
 mod tidy;
 mod tools;
 mod trust;
+mod words;

@@ -140,6 +140,26 @@ fn the_reference_lists_every_figure() {
     }
 }
 
+/// Every label of tables and charts stands in the reference beside its figure.
+#[test]
+fn the_reference_maps_every_word() {
+    let reference = fs::read_to_string(root().join("docs/format.md")).expect("docs/format.md");
+    let words = backlog_lab::report::glossary();
+    assert!(words.len() > 25, "{words:?}");
+    for (label, figure, meaning) in words {
+        assert!(!meaning.is_empty(), "{figure} has no meaning");
+        let is_row = |line: &str| {
+            let cells = line.trim_matches('|').split('|').map(str::trim);
+            let mut cells = cells.map(|cell| cell.split(';').next().unwrap_or(cell));
+            cells.any(|cell| cell == label) && line.contains(&format!("`{figure}`"))
+        };
+        assert!(
+            reference.lines().any(is_row),
+            "docs/format.md has no row with {label} and {figure}"
+        );
+    }
+}
+
 #[test]
 fn the_changelog_has_this_version() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("CHANGELOG.md");

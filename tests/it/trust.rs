@@ -96,7 +96,7 @@ fn books_that_close_explain_every_overflow() {
 fn the_table_of_overflows_adds_up() {
     let table = report::why_overflows(&one("", 2, one_loser)).expect("a table");
     for line in [
-        "Why 2 overflows for 1 losing clients (trial 0):",
+        "Why 2 overflows for one losing client (trial 0):",
         "| first SYNs | + 2 |",
         "| handshakes that were completed | - 1 |",
         "| **packets that met the full accept queue** | **= 2** |",
@@ -233,7 +233,7 @@ fn a_busy_machine_is_noted() {
     for part in [
         "an attempt began 150 ms late",
         "nobody looked at the listener for 399 ms",
-        "only 1 % idle (the client used 25 % share of it)",
+        "only 1 % idle, and the lab's clients used 25 % of it",
         "the limit of 40 open files is below the 68",
     ] {
         assert!(notes.contains(part), "{part} in {notes}");
@@ -333,7 +333,7 @@ fn verdicts_have_a_kind() {
     });
     assert_eq!(slow.0, Kind::Slow);
     assert!(
-        slow.1.contains("the slowest waited 1.2 s of the 2s"),
+        slow.1.contains("the slowest waited 1.2 s of the 2 s"),
         "{}",
         slow.1
     );

@@ -80,7 +80,8 @@ fn a_full_disk() {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("code 4"), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("cannot write disk/run/observations/"),
+        stderr(&output).contains("cannot write /")
+            && stderr(&output).contains("/disk/run/observations/"),
         "{}",
         stderr(&output)
     );

@@ -16,13 +16,16 @@ pub(super) fn chart(story: &Story<'_>, size: Size, theme: Theme) -> Figure {
     let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let palette = scene.palette();
     let mut entries = bars::outcome_legend(story, theme);
-    entries.push((
-        Swatch::Filled(palette.queue_fill),
-        "accept queue over time".into(),
-    ));
-    entries.push((Swatch::Dashed(palette.muted), "its capacity".into()));
+    let square = square(story);
+    if square.is_some() || is_pictured(&row_areas(story, content)) {
+        entries.push((
+            Swatch::Filled(palette.queue_fill),
+            "accept queue over time".into(),
+        ));
+        entries.push((Swatch::Dashed(palette.muted), "its capacity".into()));
+    }
     let content = frame::legend(&mut scene, content, &entries);
-    match square(story) {
+    match square {
         Some((matrix, axes, slice)) => grid(&mut scene, story, matrix, axes, &slice, content),
         None => rows(&mut scene, story, content),
     }
@@ -66,16 +69,33 @@ fn square<'a>(story: &'a Story<'_>) -> Option<(&'a Matrix, (usize, usize), Slice
     Some((matrix, axes, slice))
 }
 
+/// The heads of the columns stand above the rows.
+const HEADS: f64 = 34.0;
+
+/// Where the row of each arm stands.
+fn row_areas(story: &Story<'_>, content: Area) -> Vec<Area> {
+    let body = Area {
+        top: content.top + HEADS,
+        ..content
+    };
+    frame::rows(body, story.arms.len(), 190.0)
+}
+
+/// Whether rows are high enough for a picture of the queue.
+fn is_pictured(rows: &[Area]) -> bool {
+    rows.first().is_some_and(|row| row.height() >= 60.0)
+}
+
 /// A row for each arm: outcomes, queue, overflows, idle time.
 fn rows(scene: &mut Scene, story: &Story<'_>, content: Area) {
     let palette = scene.palette();
     let body = Area {
-        top: content.top + 34.0,
+        top: content.top + HEADS,
         ..content
     };
-    let rows = frame::rows(body, story.arms.len(), 190.0);
+    let rows = row_areas(story, content);
     let height = rows.first().map_or(0.0, |row| row.height());
-    let pictured = height >= 60.0;
+    let pictured = is_pictured(&rows);
     let label_width = frame::label_width(&story.arms, body, height);
     let numbers = [body.right - 240.0, body.right - 90.0];
     let left = body.left + label_width + 28.0;
@@ -148,7 +168,7 @@ fn queue_picture(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, horizon_us: 
     let palette = scene.palette();
     let Some((depth, ended_us)) = depth::of_arm(arm, horizon_us, area.width()) else {
         let text = Text::new(
-            "nothing to see",
+            "no look at it",
             area.left,
             area.middle(),
             SMALL,
@@ -257,6 +277,9 @@ fn grid_cell(scene: &mut Scene, arm: &ArmStory<'_>, area: Area, horizon_us: u64)
         .unwrap_or_else(|| told(arm.overflowed()).within(room));
     scene.text(head.within(area.width() - told.width() - 16.0));
     scene.text(told);
+    if arm.result.summary.is_empty() {
+        return;
+    }
     let bar = Area::new(area.left, area.top + 56.0, area.right, area.top + 96.0);
     outcome_bar(
         scene,

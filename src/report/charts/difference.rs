@@ -7,6 +7,7 @@ use super::scene::{Area, Scene, Size, Text};
 use super::story::labels;
 use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure};
+use crate::report::diff;
 use crate::result::{ArmComparison, Comparison, FigureComparison, Outcome, Summary};
 
 /// A row of the chart. An arm of which nothing is known has one without a figure.
@@ -298,12 +299,13 @@ impl Columns {
             palette.muted,
         );
         let apart = (row.height() * 0.21).min(12.0);
-        for ((side, colour), (y, right)) in sides
+        for (((side, told), colour), (y, right)) in sides
             .into_iter()
+            .zip(in_numbers(figure))
             .zip(colours)
             .zip([-apart, apart].into_iter().zip(self.numbers))
         {
-            let number = Text::new(in_number(side), right, row.middle(), SMALL, ink).end();
+            let number = Text::new(told, right, row.middle(), SMALL, ink).end();
             scene.text(styled(number).shrunk(NUMBER - 8.0).centred());
             if let Some(side) = side {
                 self.whisker(scene, side, most, row.middle() + y, colour);
@@ -331,23 +333,16 @@ impl Columns {
     }
 }
 
-/// `49.8 ±0.7`; without an interval `49.8`.
-fn in_number(side: Option<Summary>) -> String {
-    let Some(side) = side else {
-        return "unknown".into();
-    };
-    let mean = scale::count(side.mean);
-    match side.ci95_high {
-        Some(high) => format!("{mean} \u{b1}{}", scale::count(high - side.mean)),
-        None => mean,
-    }
+/// Both means, or that one is unknown.
+fn in_numbers(figure: &FigureComparison) -> [String; 2] {
+    diff::in_numbers(figure).map(|side| side.unwrap_or_else(|| "unknown".into()))
 }
 
 /// Every figure of every arm, for those who cannot see the chart.
 fn in_words(comparison: &Comparison) -> String {
     let arms = comparison.arms.iter().map(|arm| {
         let figures = arm.figures.iter().map(|one| {
-            let (before, after) = (in_number(one.before), in_number(one.after));
+            let [before, after] = in_numbers(one);
             format!("{} {before} and {after}, {}", one.figure, one.in_a_word())
         });
         format!("{}: {}", arm.name, figures.collect::<Vec<_>>().join(", "))

@@ -115,6 +115,14 @@ fn told(scene: &mut Scene, well: f64, untold: &[(Lot, f64)], row: Area, from: f6
         .copied()
         .filter(|(lot, _)| *lot != Lot::Well)
         .collect();
-    let few = font::listed(&bars::in_words(&few), small, false, row.right - beside);
-    scene.text(Text::new(few, beside, row.middle(), small, palette.muted).centred());
+    let (few, room) = (bars::in_words(&few), row.right - beside);
+    let listed = font::listed(&few, small, false, room);
+    // Where not even the first has room, smaller letters are better than none.
+    let words = if listed.is_empty() {
+        few.join(", ")
+    } else {
+        listed
+    };
+    let words = Text::new(words, beside, row.middle(), small, palette.muted);
+    scene.text(words.shrunk(room).centred());
 }

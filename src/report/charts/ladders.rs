@@ -6,9 +6,9 @@ use super::scene::{Area, Scene, Text};
 use super::story::Story;
 use super::{ChartId, Figure, Options};
 use crate::arm::{End, Flags};
-use crate::observation::{Observation, Verdict};
+use crate::observation::Observation;
 use crate::report::ladder::{
-    self, Event, LEGEND, Ladder, Ladders, Rung, Story as StoryOfOne, examples,
+    self, Event, LEGEND, Ladder, Ladders, Moment, Rung, Sent, Story as StoryOfOne, examples,
 };
 use crate::result::{Outcome, Results, Status, capital};
 
@@ -45,7 +45,7 @@ fn chart(story: &Story<'_>, ladder: &Ladder, options: Options) -> Figure {
         ladder.arm, ladder.trial, ladder.connection
     );
     if let Some(cause) = ladder.cause {
-        subtitle += &format!(" \u{b7} {cause}");
+        subtitle += &format!(" \u{b7} cause: {cause}");
     }
     let (mut scene, content) = frame::frame(
         &story.setting,
@@ -110,45 +110,39 @@ fn title(ladder: &Ladder) -> String {
         },
         StoryOfOne::Refused => format!("Refused after {ended}: nobody listens there"),
         StoryOfOne::Other(cause) => {
-            let words = cause.name().replace('-', " ");
-            format!("{}: ended after {ended}", capital(&words))
+            format!("{}: ended after {ended}", capital(cause.label()))
         }
     }
 }
 
 fn is_syn(event: &Event) -> bool {
-    matches!(event, Event::Packet { to: End::Server, flags, .. } if flags.is(Flags::SYN))
+    matches!(event, Event::Packet(packet) if packet.to == End::Server && packet.flags.is(Flags::SYN))
 }
 
 /// Every event in words.
 fn alt(ladder: &Ladder) -> String {
     let told = ladder.rungs.iter().map(|rung| match &rung.event {
-        Event::At { end, at_us, label } => {
+        Event::At(Moment { end, at_us, label }) => {
             let end = match end {
                 End::Client => "client",
                 End::Server => "server",
             };
             format!("{} ms {end}: {label}", ladder::ms(*at_us))
         }
-        Event::Packet {
-            to,
-            label,
-            sent_us,
-            arrived_us,
-            verdict,
-            ..
-        } => {
-            let to = match to {
+        Event::Packet(packet) => {
+            let to = match packet.to {
                 End::Client => "to the client",
                 End::Server => "to the server",
             };
-            let lot = ladder::lot(*verdict, arrived_us.is_some());
-            let lot = if lot.is_empty() {
-                String::new()
-            } else {
-                format!(", {lot}")
+            let lot = match packet.lot() {
+                "" => String::new(),
+                lot => format!(", {lot}"),
             };
-            format!("{} ms {label} {to}{lot}", ladder::ms(*sent_us))
+            format!(
+                "{} ms {} {to}{lot}",
+                ladder::ms(packet.sent_us),
+                packet.label
+            )
         }
     });
     format!(
@@ -190,9 +184,9 @@ fn lines(ladder: &Ladder) -> Vec<Line<'_>> {
     for (n, rung) in ladder.rungs.iter().enumerate() {
         let begins_us = rung.event.begins_us();
         let silence_us = last_us.map_or(0, |last_us| begins_us.saturating_sub(last_us));
-        let ends_us = match rung.event {
-            Event::Packet { arrived_us, .. } => arrived_us.unwrap_or(begins_us),
-            Event::At { at_us, .. } => at_us,
+        let ends_us = match &rung.event {
+            Event::Packet(packet) => packet.arrived_us.unwrap_or(begins_us),
+            Event::At(_) => begins_us,
         };
         last_us = Some(last_us.unwrap_or(0).max(ends_us));
         if hidden > 0 && n == kept {
@@ -308,24 +302,17 @@ impl<'a> Drawing<'a> {
     fn rung(&mut self, rung: &Rung, row: Area) {
         let size = BODY.min(row.height() * 0.72);
         match &rung.event {
-            Event::At { end, at_us, label } => {
+            Event::At(Moment { end, at_us, label }) => {
                 self.at(*end, label, row, size);
                 self.times(*end, *at_us, None, row, size);
             }
-            Event::Packet {
-                to,
-                label,
-                sent_us,
-                arrived_us,
-                verdict,
-                ..
-            } => {
-                self.packet(*to, label, *verdict, arrived_us.is_some(), row, size);
-                let from = match to {
+            Event::Packet(packet) => {
+                self.packet(packet, row, size);
+                let from = match packet.to {
                     End::Server => End::Client,
                     End::Client => End::Server,
                 };
-                self.times(from, *sent_us, *arrived_us, row, size);
+                self.times(from, packet.sent_us, packet.arrived_us, row, size);
             }
         }
         if let Some((length, capacity)) = rung.queue {
@@ -372,23 +359,16 @@ impl<'a> Drawing<'a> {
     }
 
     /// A packet: its words beside its sender, and an arrow as far as it came.
-    fn packet(
-        &mut self,
-        to: End,
-        label: &str,
-        verdict: Verdict,
-        arrived: bool,
-        row: Area,
-        size: f64,
-    ) {
+    fn packet(&mut self, packet: &Sent, row: Area, size: f64) {
         const GAP: f64 = 12.0;
         let palette = self.scene.palette();
         let y = row.middle();
-        let lot = ladder::lot(verdict, arrived);
+        let (to, lot) = (packet.to, packet.lot());
+        let arrived = packet.arrived_us.is_some();
         let label = if arrived && !lot.is_empty() {
-            format!("{label}, {lot}")
+            format!("{}, {lot}", packet.label)
         } else {
-            label.to_owned()
+            packet.label.clone()
         };
         let (from, until, ahead) = match to {
             End::Server => (self.client, self.server, 1.0),

@@ -43,11 +43,11 @@ impl fmt::Display for Story {
             Self::AnsweredAfterRetry => "answered after a SYN retry",
             Self::RescuedGhost => "rescued ghost",
             Self::ConnectTimeout => "connect timeout",
-            Self::GhostByCookie => "ghost by cookie",
-            Self::GhostByDroppedAck => "ghost by dropped ACK",
+            Self::GhostByCookie => Cause::CookieAckDropped.label(),
+            Self::GhostByDroppedAck => Cause::FinalAckDropped.label(),
             Self::Reset => "reset",
             Self::Refused => "refused",
-            Self::Other(cause) => cause.name(),
+            Self::Other(cause) => cause.label(),
         })
     }
 }
@@ -88,61 +88,70 @@ pub struct Rung {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A packet was sent.
-    Packet {
-        /// Where to.
-        to: End,
-        /// Its flags.
-        flags: Flags,
-        /// What it was, in words.
-        label: String,
-        /// When it was sent.
-        sent_us: u64,
-        /// When it arrived, if it did.
-        arrived_us: Option<u64>,
-        /// What the relay decided.
-        verdict: Verdict,
-    },
+    Packet(Sent),
     /// Something happened at one end.
-    At {
-        /// Which.
-        end: End,
-        /// When.
-        at_us: u64,
-        /// What, in words.
-        label: String,
-    },
+    At(Moment),
+}
+
+/// A packet on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// Where to.
+    pub to: End,
+    /// Its flags.
+    pub flags: Flags,
+    /// What it was, in words.
+    pub label: String,
+    /// When it was sent.
+    pub sent_us: u64,
+    /// When it arrived, if it did.
+    pub arrived_us: Option<u64>,
+    /// What the relay decided.
+    pub verdict: Verdict,
+}
+
+impl Sent {
+    /// What became of it in words; empty where it simply arrived.
+    pub(super) const fn lot(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Passed if self.arrived_us.is_some() => "",
+            Verdict::Duplicated if self.arrived_us.is_some() => "twice",
+            Verdict::Passed | Verdict::Duplicated => "under way",
+            Verdict::Lost => "lost",
+            Verdict::DroppedByRule => "dropped by rule",
+            Verdict::QueueFull => "queue full",
+        }
+    }
+}
+
+/// Something that happened at one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moment {
+    /// Which.
+    pub end: End,
+    /// When.
+    pub at_us: u64,
+    /// What, in words.
+    pub label: String,
 }
 
 impl Event {
     /// When it began.
     pub(super) fn begins_us(&self) -> u64 {
         match self {
-            Self::Packet { sent_us, .. } => *sent_us,
-            Self::At { at_us, .. } => *at_us,
+            Self::Packet(packet) => packet.sent_us,
+            Self::At(moment) => moment.at_us,
         }
     }
 
     /// When it was felt at the server.
     fn at_the_server_us(&self) -> Option<u64> {
         match self {
-            Self::Packet {
-                to: End::Server,
-                arrived_us,
-                ..
-            } => *arrived_us,
-            Self::Packet {
-                to: End::Client,
-                sent_us,
-                ..
-            } => Some(*sent_us),
-            Self::At {
-                end: End::Server,
-                at_us,
-                ..
-            } => Some(*at_us),
-            Self::At {
-                end: End::Client, ..
-            } => None,
+            Self::Packet(packet) => match packet.to {
+                End::Server => packet.arrived_us,
+                End::Client => Some(packet.sent_us),
+            },
+            Self::At(moment) => (moment.end == End::Server).then_some(moment.at_us),
         }
     }
 }
@@ -264,7 +273,7 @@ impl<'a> Ladders<'a> {
             events.push(at(End::Server, at_us, "accepted"));
         }
         // Of two events of the same moment the packet came first.
-        events.sort_by_key(|event| (event.begins_us(), matches!(event, Event::At { .. })));
+        events.sort_by_key(|event| (event.begins_us(), matches!(event, Event::At(_))));
         let rungs = events.into_iter().map(|event| Rung {
             queue: event.at_the_server_us().and_then(|at_us| self.queue(at_us)),
             event,
@@ -304,14 +313,14 @@ impl<'a> Ladders<'a> {
             if packets[..at].iter().any(|other| same(&other)) {
                 label += " again";
             }
-            Event::Packet {
+            Event::Packet(Sent {
                 to: packet.to,
                 flags: packet.flags,
                 label,
                 sent_us: packet.at_us,
                 arrived_us: packet.sent_us,
                 verdict: packet.verdict,
-            }
+            })
         };
         packets.iter().enumerate().map(event).collect()
     }
@@ -333,29 +342,17 @@ impl<'a> Ladders<'a> {
     }
 }
 
-/// What became of a packet that did not simply arrive, in words.
-pub(super) const fn lot(verdict: Verdict, arrived: bool) -> &'static str {
-    match verdict {
-        Verdict::Passed if arrived => "",
-        Verdict::Duplicated if arrived => "twice",
-        Verdict::Passed | Verdict::Duplicated => "under way",
-        Verdict::Lost => "lost",
-        Verdict::DroppedByRule => "dropped by rule",
-        Verdict::QueueFull => "queue full",
-    }
-}
-
 /// A time in milliseconds.
 pub(super) fn ms(us: u64) -> String {
     format!("{}.{:02}", us / 1_000, us % 1_000 / 10)
 }
 
 fn at(end: End, at_us: u64, label: &str) -> Event {
-    Event::At {
+    Event::At(Moment {
         end,
         at_us,
         label: label.to_owned(),
-    }
+    })
 }
 
 /// The client's own record.

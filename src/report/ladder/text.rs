@@ -1,8 +1,7 @@
 //! A ladder for a terminal.
 
-use super::{Event, Ladder, lot, ms};
+use super::{Event, Ladder, Moment, Sent, ms};
 use crate::arm::End;
-use crate::observation::Verdict;
 
 /// Columns of a time.
 const TIME: usize = 10;
@@ -12,7 +11,7 @@ const QUEUE: usize = 14;
 const LONGEST_SHAFT: usize = 60;
 
 /// What the last column means.
-pub const LEGEND: &str = "accept queue: the last look at it before the event reached the server, up to a sampling period old";
+pub const LEGEND: &str = "accept queue: as last seen before the event reached the server, up to a sampling period earlier; what the event changed shows one look later";
 
 /// The ladder for a terminal of `width` columns: client on the left, server on the right, times in milliseconds.
 pub fn text(ladder: &Ladder, width: usize) -> String {
@@ -20,10 +19,8 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
         .saturating_sub(2 * TIME + QUEUE + 6)
         .clamp(24, LONGEST_SHAFT);
     let mut out = format!("connection {}: {}", ladder.connection, ladder.story);
-    if let Some(cause) = ladder.cause
-        && cause.name() != ladder.story.to_string()
-    {
-        out += &format!(" ({cause})");
+    if let Some(cause) = ladder.cause {
+        out += &format!(" (cause: {cause})");
     }
     out += &format!("\n{}, trial {}", ladder.arm, ladder.trial);
     if !ladder.has_packets {
@@ -42,27 +39,15 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
             format!("{length} of {capacity}{full}")
         });
         out += &match &rung.event {
-            Event::At {
-                end: End::Client,
-                at_us,
-                label,
-            } => line(&ms(*at_us), label, "", &queue),
-            Event::At {
-                end: End::Server,
-                at_us,
-                label,
-            } => line("", &format!("{label:>shaft$}"), &ms(*at_us), &queue),
-            Event::Packet {
-                to,
-                label,
-                sent_us,
-                arrived_us,
-                verdict,
-                ..
-            } => {
-                let arrow = arrow(*to, label, *verdict, arrived_us.is_some(), shaft);
-                let (sent, arrived) = (ms(*sent_us), arrived_us.map_or_else(String::new, ms));
-                match to {
+            Event::At(Moment { end, at_us, label }) => match end {
+                End::Client => line(&ms(*at_us), label, "", &queue),
+                End::Server => line("", &format!("{label:>shaft$}"), &ms(*at_us), &queue),
+            },
+            Event::Packet(packet) => {
+                let arrow = arrow(packet, shaft);
+                let arrived = packet.arrived_us.map_or_else(String::new, ms);
+                let sent = ms(packet.sent_us);
+                match packet.to {
                     End::Server => line(&sent, &arrow, &arrived, &queue),
                     End::Client => line(&arrived, &arrow, &sent, &queue),
                 }
@@ -73,12 +58,12 @@ pub fn text(ladder: &Ladder, width: usize) -> String {
 }
 
 /// `SYN ------------->`, `<------- SYN+ACK`, `SYN -----x lost`.
-fn arrow(to: End, label: &str, verdict: Verdict, arrived: bool, shaft: usize) -> String {
-    let fate = lot(verdict, arrived);
+fn arrow(packet: &Sent, shaft: usize) -> String {
+    let (label, fate) = (&packet.label, packet.lot());
     let used = label.len() + fate.len() + 2 + usize::from(!fate.is_empty());
     let dashes = "-".repeat(shaft.saturating_sub(used).max(1));
     let gap = if fate.is_empty() { "" } else { " " };
-    match (to, arrived) {
+    match (packet.to, packet.arrived_us.is_some()) {
         (End::Server, true) => format!("{label} {fate}{gap}{dashes}>"),
         (End::Server, false) => {
             let dashes = &dashes[..dashes.len().div_ceil(2)];

@@ -92,6 +92,10 @@ pub(super) fn close(arm: &Arm, measured: &Measured, fates: &[Fate], result: &Tri
     }
 }
 
+/// The identity whose terms explain the overflows.
+pub(crate) const OVERFLOWS_TAKEN_APART: &str =
+    "TcpExt.ListenOverflows = SYNs - those that passed + repeated ACKs that met the full queue";
+
 struct Ledger<'a> {
     arm: &'a Arm,
     measured: &'a Measured,
@@ -193,7 +197,7 @@ impl Ledger<'_> {
     fn overflows(&self) -> Entry {
         let terms = self.terms();
         Entry::new(
-            "TcpExt.ListenOverflows = SYNs - those that passed + repeated ACKs that met the full queue",
+            OVERFLOWS_TAKEN_APART,
             self.server(OVERFLOWS),
             terms.map(|terms| terms.iter().map(|term| term.packets).sum()),
             self.other_drops()
@@ -218,6 +222,8 @@ impl Ledger<'_> {
 
     fn terms(&self) -> Option<Vec<Term>> {
         let term = |what, packets| Term { what, packets };
+        let resets = self.server(EMBRYONIC)?;
+        let by_clients = self.resets_of_requests().min(resets);
         Some(vec![
             term("first SYNs", self.client(ACTIVE_OPENS)?),
             term("repeated SYNs", self.repeated_syns()?),
@@ -238,7 +244,14 @@ impl Ledger<'_> {
                 "handshakes that were completed",
                 -self.server("Tcp.PassiveOpens")?,
             ),
-            term("handshakes that were reset", -self.server(EMBRYONIC)?),
+            term(
+                "half-open handshakes that the server reset (tcp_abort_on_overflow)",
+                by_clients - resets,
+            ),
+            term(
+                "half-open handshakes that clients reset when they gave up",
+                -by_clients,
+            ),
             term(
                 "handshakes still half-open at the end",
                 -i64::from(self.result.half_open_final?),

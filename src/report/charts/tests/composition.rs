@@ -97,7 +97,7 @@ fn the_text_says_where_a_setting_matters_and_where_not() {
         "- **cookies** from 0 to 1, only where link=wire: 80 to 81 fewer SYN at a full accept queue; \
          80 to 81 more ghost by cookie.",
         "- **link** from loopback to wire, only where cookies=1: 80 to 81 fewer",
-        "In every cell 20 of 200 were well.",
+        "In every cell 20 of 200 clients were well.",
     ] {
         assert!(text.contains(sentence), "{sentence} in {text}");
     }
