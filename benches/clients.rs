@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --bench clients`. The other clients are looked at where they exist: wrk, hey, oha, ab; nginx is too.
 //! Each measurement has a namespace and a server of its own; what counts is how many connections that namespace
-//! opened (`Tcp.PassiveOpens`), and the client's own word that all were answered.
+//! opened (`Tcp.PassiveOpens`), and the client's own word that all were answered. With words behind `--`, only the
+//! speed of clients with such a word in their name: `cargo bench --bench clients -- threads wrk`.
 
 #![expect(
     clippy::print_stdout,
@@ -21,15 +22,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, SysctlValue};
-use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Server, Target};
+use backlog_lab::arm::{Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, Requests, SysctlValue};
+use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Series, Server, Target};
 use backlog_lab::netns::{KernelSteps, Namespace, Topology, enter};
 use backlog_lab::observation::Ended;
 use backlog_lab::plan::Plan;
 use backlog_lab::probe::counters;
 use backlog_lab::probe::diag::Diag;
 use backlog_lab::run::{KernelLab, Lab};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -45,7 +46,19 @@ fn main() -> ExitCode {
         eprintln!("{refusal}");
         return ExitCode::FAILURE;
     }
-    match speed().and_then(|()| memory()).and_then(|()| held()) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo adds an option of its own.
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    let outcome = if words.is_empty() {
+        speed(&words).and_then(|()| memory()).and_then(|()| held())
+    } else {
+        speed(&words)
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -94,54 +107,96 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Accepted and answered connections per second.
-fn speed() -> Outcome<()> {
+/// Accepted and answered connections per second, of the clients that are called by one of these words, or of all.
+fn speed(words: &[&str]) -> Outcome<()> {
     let servers = ["nginx", "backlog-lab"];
     let servers: Vec<&str> = servers
         .into_iter()
         .filter(|one| *one != "nginx" || is_installed("nginx"))
         .collect();
-    let clients: Vec<Client> = CLIENTS.into_iter().filter(|one| one.exists()).collect();
-    let mut rates: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
+    let is_wanted = |name: String| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let clients: Vec<Client> = CLIENTS
+        .into_iter()
+        .filter(|one| one.exists() && is_wanted(one.name()))
+        .collect();
+    let mut measured: BTreeMap<(usize, usize), Vec<Measured>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for (s, server) in servers.iter().enumerate() {
             for (c, client) in clients.iter().enumerate() {
-                rates
-                    .entry((c, s))
-                    .or_default()
-                    .push(rate(*client, server)?);
+                let rounds = measured.entry((c, s)).or_default();
+                rounds.push(measure(*client, server)?);
             }
         }
     }
     println!(
-        "\nconnections per second, opened, answered and closed; {AT_ONCE} at once; median of {ROUNDS} rounds\n"
+        "\nConnections per second, opened, answered and closed; {AT_ONCE} at once; median of {ROUNDS} rounds. Behind it \
+         the processor time that client and server take for one: it also tells on a busy machine. In brackets: beside \
+         the best of the others.\n"
     );
     println!("| client | server {} |", servers.join(" | server "));
     println!("| --- |{}", " --- |".repeat(servers.len()));
+    let medians: BTreeMap<(usize, usize), Measured> = measured
+        .into_iter()
+        .map(|(pair, rounds)| (pair, Measured::median(&rounds)))
+        .collect();
     for (c, client) in clients.iter().enumerate() {
-        let cells = (0..servers.len()).map(|s| {
-            let rates = rates
-                .get_mut(&(c, s))
-                .map(std::mem::take)
-                .unwrap_or_default();
-            format!("{:.0}", median(rates))
-        });
-        println!(
-            "| {} | {} |",
-            client.name(),
-            cells.collect::<Vec<_>>().join(" | ")
-        );
+        let mut cells = Vec::new();
+        for s in 0..servers.len() {
+            let others = medians.iter().filter(|((other, server), _)| {
+                *server == s && matches!(clients[*other], Client::Other(..))
+            });
+            let best = others.map(|(_, one)| one.per_s).max_by(f64::total_cmp);
+            let Measured { per_s, cpu_us } = medians[&(c, s)];
+            let beside = best.map(|best| format!(" ({:.2})", per_s / best));
+            cells.push(format!(
+                "{per_s:.0} /s{}, {cpu_us:.0} us",
+                beside.unwrap_or_default()
+            ));
+        }
+        println!("| {} | {} |", client.name(), cells.join(" | "));
     }
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// What opening, answering and closing connections took.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// Connections per second.
+    per_s: f64,
+    /// Processor time of client and server for each connection.
+    cpu_us: f64,
+}
+
+impl Measured {
+    fn median(rounds: &[Self]) -> Self {
+        let median = |value: fn(&Self) -> f64| {
+            let mut values: Vec<f64> = rounds.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Self {
+            per_s: median(|one| one.per_s),
+            cpu_us: median(|one| one.cpu_us),
+        }
+    }
+}
+
+/// Processor time so far of this process and of those that it started and that have ended, in microseconds.
+fn cpu_us() -> Outcome<f64> {
+    let mut sum = 0.0;
+    for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
+        let usage = getrusage(who)?;
+        for time in [usage.user_time(), usage.system_time()] {
+            let seconds = Duration::from_secs(u64::try_from(time.tv_sec())?);
+            let rest = Duration::from_micros(u64::try_from(time.tv_usec())?);
+            sum += (seconds + rest).as_secs_f64() * 1e6;
+        }
+    }
+    Ok(sum)
 }
 
 /// One client and one server in a namespace of their own.
-fn rate(client: Client, server: &str) -> Outcome<f64> {
+fn measure(client: Client, server: &str) -> Outcome<Measured> {
     let sysctls = [
         ("net.core.somaxconn", "4096"),
         ("net.ipv4.ip_local_port_range", "10000 60999"),
@@ -155,6 +210,7 @@ fn rate(client: Client, server: &str) -> Outcome<f64> {
     let namespace = &topology.server;
     let serving = Serving::start(server, namespace)?;
     let before = opened(namespace)?;
+    let cpu_before_us = cpu_us()?;
     let took = match client {
         Client::Ours(engine) => ours(engine, namespace, serving.address)?,
         Client::Other(program, arguments) => {
@@ -180,8 +236,12 @@ fn rate(client: Client, server: &str) -> Outcome<f64> {
         }
     };
     let opened = opened(namespace)? - before;
+    // The processor time of a program is known when it has ended.
     drop(serving);
-    Ok(opened / took.as_secs_f64())
+    Ok(Measured {
+        per_s: opened / took.as_secs_f64(),
+        cpu_us: (cpu_us()? - cpu_before_us) / opened,
+    })
 }
 
 /// Connections that the namespace's listeners have opened.
@@ -273,13 +333,14 @@ fn target(namespace: &Namespace, address: SocketAddr, protocol: Protocol) -> Out
         sources: None,
         bind: Bind::default(),
         speaks_first: protocol.speaks_first,
+        series: Series::new(&ClientSpec::default(), &protocol),
         http: protocol.http,
         timeout_us: 5_000_000,
         hold_us: 0,
         diag: Mutex::new(namespace.run(Diag::open)??),
         blind: Mutex::default(),
         progress: Arc::default(),
-        interrupt: Interrupt::default(),
+        interrupt: Interrupt::new()?,
     })
 }
 
@@ -294,7 +355,7 @@ fn ours(engine: Engine, namespace: &Namespace, address: SocketAddr) -> Outcome<D
     let protocol: Arm =
         toml::from_str("title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\nprotocol.kind = \"http\"")?;
     let target = target(namespace, address, protocol.protocol)?;
-    let schedule = Schedule::new(&spec, 1);
+    let schedule = Schedule::new(&spec, Requests::ONE, 1);
     let flood = namespace.run(move || Flood::prepare(&spec, schedule, target))??;
     let start = Instant::now();
     flood.release(Clock::start());
@@ -347,7 +408,7 @@ fn memory() -> Outcome<()> {
         let address = listener.local_addr()?.as_socket().ok_or("no address")?;
         let target = target(namespace, address, arm.protocol)?;
         let (wanted, progress) = (spec.connections, Arc::clone(&target.progress));
-        let schedule = Schedule::new(&spec, 1);
+        let schedule = Schedule::new(&spec, Requests::ONE, 1);
         let before = resident()?;
         let flood = namespace.run(move || Flood::prepare(&spec, schedule, target))??;
         flood.release(Clock::start());

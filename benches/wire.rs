@@ -257,6 +257,7 @@ fn scripted() -> Measured {
         source: None,
         server_port: None,
         server_side: None,
+        requests: Vec::new(),
     });
     let attempts: Vec<Attempt> = attempts.collect();
     let syn = |attempt: &Attempt, nth: u64| Packet {

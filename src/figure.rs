@@ -217,6 +217,38 @@ pub const NAMED: &[(&str, &str)] = &[
         "clients served per second while there was load: while connections were started, or in a flood until the queue first ran empty",
     ),
     (
+        "requests-answered",
+        "requests that got the right answer, where connections carry several",
+    ),
+    (
+        "requests-failed",
+        "requests that did not, where connections carry several: one for each attempt that is not ok",
+    ),
+    (
+        "requests-per-s",
+        "requests answered per second while connections were started, where connections carry several",
+    ),
+    (
+        "request-p50-ms",
+        "median time from sending a request to the end of its answer, of the answered",
+    ),
+    (
+        "request-p99-ms",
+        "99th percentile of the time from sending a request to the end of its answer, of the answered",
+    ),
+    (
+        "request-max-ms",
+        "longest time from sending a request to the end of its answer, of the answered",
+    ),
+    (
+        "request-intended-p50-ms",
+        "median time from a request's intended start to the end of its answer, of the answered",
+    ),
+    (
+        "request-intended-p99-ms",
+        "99th percentile of the time from a request's intended start to the end of its answer, of the answered",
+    ),
+    (
         "first-overflow-ms",
         "time of the first look that shows a drop at a listener that overflowed",
     ),

@@ -3,11 +3,15 @@
 //! An [`Observation`] is stored the moment its trial ends; results, tables and charts are made from the stored
 //! file. All times are microseconds since the trial's origin, an instant just before the clients are released.
 
+mod attempt;
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use attempt::{Attempt, Ended, Request, Stage};
 
 use crate::arm::{End, Flags};
 
@@ -273,87 +277,6 @@ pub struct Samples {
     pub recv_q: Vec<u32>,
     /// The drop counter at each look.
     pub drops: Vec<Option<u32>>,
-}
-
-/// One attempt of the flood client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
-    /// Its number, from 0.
-    pub n: u32,
-    /// When it was meant to start.
-    pub intended_us: u64,
-    /// When it started.
-    pub started_us: u64,
-    /// When the handshake was done as the client sees it.
-    pub connected_us: Option<u64>,
-    /// When the first byte of an answer arrived.
-    pub first_byte_us: Option<u64>,
-    /// When it ended.
-    pub ended_us: u64,
-    /// How far it had come.
-    pub stage: Stage,
-    /// How it ended there.
-    pub ended: Ended,
-    /// The error, as the errno's name.
-    pub errno: Option<String>,
-    /// The client's port.
-    pub local_port: Option<u16>,
-    /// The address that it was bound to; absent where the kernel chose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<IpAddr>,
-    /// The port that it was bound for, where the server has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_port: Option<u16>,
-    /// What the server's side held when a connected and unanswered client ended.
-    pub server_side: Option<ServerSide>,
-}
-
-impl Attempt {
-    /// Whether a socket of the server, on `server_port` where it has several, can be the other end of this attempt.
-    pub fn meets(&self, peer: Peer, server_port: Option<u16>) -> bool {
-        match peer {
-            Peer::Inet(peer) => {
-                self.local_port == Some(peer.port())
-                    && self.source.is_none_or(|source| source == peer.ip())
-                    && (self.server_port.is_none() || self.server_port == server_port)
-            }
-            Peer::Unix { client } => self.n == client,
-        }
-    }
-}
-
-/// How far an attempt had come when it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// It had no socket yet.
-    Socket,
-    /// It was being bound to its source address.
-    Bind,
-    /// The handshake was not done.
-    Connect,
-    /// The client was sending its line.
-    Send,
-    /// The client was waiting for the answer, or staying silent.
-    Receive,
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ended {
-    /// The right answer came.
-    Answered,
-    /// Another answer came.
-    WrongAnswer,
-    /// The stream ended before an answer.
-    EndOfStream,
-    /// The client's time was up.
-    TimeUp,
-    /// Nobody was to speak, and the client held its connection until its time was up.
-    Held,
-    /// A system call failed.
-    Error,
 }
 
 /// What the server's kernel held for a client's connection.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Arm, Override, matrix, rate};
+use super::{Arm, Override, matrix, rate, requests};
 use crate::nearest::did_you_mean;
 
 /// The arms that the binary carries, as (name, text); written by build.rs from `arms/`.
@@ -78,6 +78,7 @@ impl Source {
         let mut arms: Vec<Arm> = Vec::new();
         for mut cell in matrix::expand(table)? {
             rate::resolve(&mut cell.table)?;
+            requests::resolve(&mut cell.table);
             let name = match cell.suffix {
                 Some(suffix) => format!("{}/{suffix}", self.name),
                 None => self.name.clone(),

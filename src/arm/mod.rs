@@ -13,6 +13,7 @@ mod packets;
 mod program;
 mod protocol;
 mod rate;
+mod requests;
 mod schema;
 mod server;
 mod serving;
@@ -36,6 +37,7 @@ pub use packets::{DropRule, End, Flags, Rate, Share};
 pub use program::{Pause, ProgramServer, ProgramSpec};
 pub use protocol::{Http, Protocol, SpeaksFirst};
 pub use rate::{Loop, PerSecond};
+pub use requests::Requests;
 pub use schema::arm_file_schema;
 pub use server::{AcceptBatch, AcceptPolicy, Answer, Reply, ServerFamily, ServerSpec};
 pub use serving::Server;
@@ -421,6 +423,7 @@ impl Arm {
         self.check_sysctls()?;
         self.check_sources()?;
         self.check_ports()?;
+        self.check_requests()?;
         if let Some(own) = self.server.own() {
             own.answer.check(&self.protocol)?;
             self.check_family(own)?;

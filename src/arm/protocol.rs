@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Requests;
+
 /// What client and server say to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ProtocolTable", into = "ProtocolTable")]
@@ -11,6 +13,8 @@ pub struct Protocol {
     pub speaks_first: SpeaksFirst,
     /// What is asked where the conversation is HTTP; `None` is the lab's own line of a few bytes.
     pub http: Option<Http>,
+    /// How many requests a connection carries.
+    pub requests: Requests,
 }
 
 /// Who sends the first bytes of a connection.
@@ -27,15 +31,15 @@ pub enum SpeaksFirst {
     Nobody,
 }
 
-/// One GET request for each connection, by HTTP/1.1.
+/// GET requests by HTTP/1.1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
     /// What is asked for.
     pub path: String,
     /// The status of a right answer.
     pub status: u16,
-    /// Whether the client leaves the connection open to the server, and closes it itself when the answer is whole;
-    /// else it asks for a close, and reads to the end.
+    /// Whether the client asks for no close, and closes the connection itself when the last answer is whole; else it
+    /// asks for a close, and reads to the end.
     pub keep_alive: bool,
 }
 
@@ -68,6 +72,9 @@ struct ProtocolTable {
     /// Whether the client asks for no close, and closes the connection itself; http only.
     #[serde(skip_serializing_if = "Option::is_none")]
     keep_alive: Option<bool>,
+    /// How many requests a connection carries, one after the other; 1, or with keep-alive in a closed loop unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -104,13 +111,21 @@ impl TryFrom<ProtocolTable> for Protocol {
             ("status", table.status.is_some()),
             ("keep-alive", table.keep_alive.is_some()),
         ];
+        let requests = table.requests.unwrap_or_default();
         if table.kind == ProtocolKind::Line {
             if let Some((key, _)) = of_http.into_iter().find(|(_, is_there)| *is_there) {
                 return Err(format!("{key} needs kind = \"http\""));
             }
+            let speaks_first = table.speaks_first.unwrap_or_default();
+            if requests.are_several() && speaks_first != SpeaksFirst::Client {
+                return Err(format!(
+                    "requests = {requests}: who asks more than once speaks first; set speaks-first = \"client\", or kind = \"http\" and keep-alive = true"
+                ));
+            }
             return Ok(Self {
-                speaks_first: table.speaks_first.unwrap_or_default(),
+                speaks_first,
                 http: None,
+                requests,
             });
         }
         if let Some(SpeaksFirst::Server | SpeaksFirst::Nobody) = table.speaks_first {
@@ -132,21 +147,30 @@ impl TryFrom<ProtocolTable> for Protocol {
         if http.path.len() > LONGEST_PATH {
             return Err(format!("path: at most {LONGEST_PATH} bytes"));
         }
+        if requests.are_several() && !http.keep_alive {
+            return Err(format!(
+                "requests = {requests}: the connection must be kept for them; set keep-alive = true"
+            ));
+        }
         if !(200..=599).contains(&http.status) {
             return Err(format!("status = {}: from 200 to 599", http.status));
         }
         Ok(Self {
             speaks_first: SpeaksFirst::Client,
             http: Some(http),
+            requests,
         })
     }
 }
 
 impl From<Protocol> for ProtocolTable {
     fn from(protocol: Protocol) -> Self {
+        let several = protocol.requests.are_several();
+        let requests = several.then_some(protocol.requests);
         match protocol.http {
             None => Self {
                 speaks_first: Some(protocol.speaks_first),
+                requests,
                 ..Self::default()
             },
             Some(http) => Self {
@@ -155,6 +179,7 @@ impl From<Protocol> for ProtocolTable {
                 path: Some(http.path),
                 status: Some(http.status),
                 keep_alive: Some(http.keep_alive),
+                requests,
             },
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AcceptBatch, AcceptPolicy, Answer, Arm, Bound, Expectations, Flags, KernelRange, PerSecond,
-    Published, Rate, Share, Sources, Span, SysctlValue,
+    Published, Rate, Requests, Share, Sources, Span, SysctlValue,
 };
 use crate::figure::NAMED;
 
@@ -110,6 +110,11 @@ written_as!(PerSecond, "PerSecond", _generator => json_schema!({
     "description": "Connections per second.",
     "type": "string",
     "examples": ["0.5/s", "150/s"]
+}));
+
+written_as!(Requests, "Requests", _generator => json_schema!({
+    "description": "A number, or in a closed loop \"unlimited\".",
+    "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "unlimited" }]
 }));
 
 written_as!(Sources, "Sources", _generator => json_schema!({

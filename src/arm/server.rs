@@ -22,6 +22,8 @@ pub struct ServerSpec {
     pub family: Option<ServerFamily>,
     /// What an accepted client is told.
     pub answer: Answer,
+    /// After how many answers a connection that is kept is closed; absent means that its client closes it.
+    pub requests: Option<u32>,
     /// Whether the port is open at all; `false` is the control without a listener.
     pub listen: bool,
     /// How many sockets share the port by `SO_REUSEPORT`; 1 is a plain listener.

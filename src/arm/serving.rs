@@ -117,6 +117,9 @@ struct ServerTable {
     /// What an accepted client is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Answer>,
+    /// After how many answers a connection that is kept is closed; absent means that its client closes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<u32>,
     /// Whether the port is open at all; `false` is the control without a listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     listen: Option<bool>,
@@ -213,6 +216,7 @@ impl ServerTable {
             accept_from: self.accept_from.unwrap_or_default(),
             family: self.family,
             answer: self.answer.unwrap_or_default(),
+            requests: self.requests,
             listen: self.listen.unwrap_or(true),
             reuseport: self.reuseport.unwrap_or(1),
             ports: self.ports.unwrap_or(1),
@@ -230,6 +234,7 @@ impl ServerTable {
             ("accept-from", self.accept_from.is_some()),
             ("family", self.family.is_some()),
             ("answer", self.answer.is_some()),
+            ("requests", self.requests.is_some()),
             ("listen", self.listen.is_some()),
             ("reuseport", self.reuseport.is_some()),
             ("ports", self.ports.is_some()),
@@ -273,6 +278,7 @@ impl From<Server> for ServerTable {
                 accept_from: Some(own.accept_from),
                 family: own.family,
                 answer: Some(own.answer),
+                requests: own.requests,
                 listen: Some(own.listen),
                 reuseport: Some(own.reuseport),
                 ports: (own.ports > 1).then_some(own.ports),

@@ -93,7 +93,7 @@ impl<Stop: AsFd + Sync> Acceptors<'_, Stop> {
                 Ok((socket, peer)) => {
                     if let Some(n) = log.accepted(self.clock.now_us(), 0, worker, &peer) {
                         let answered =
-                            caller::answer(&socket, self.spec.answer.turn(n), self.protocol);
+                            caller::answer(&socket, self.spec.answer.turn(n), self.protocol, false);
                         log.accepts[n].error = answered.err().as_ref().map(errno_of);
                     }
                     due = Duration::from_micros(self.spec.accept_delay.as_us());

@@ -13,10 +13,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Clock;
 use super::conversation::{Conversation, Said};
+use super::schedule::Turn;
 use super::target::Target;
 use super::unix;
 use crate::arm::{Bind, SpeaksFirst};
-use crate::observation::{Attempt, Ended, Stage};
+use crate::observation::{Attempt, Ended, Request, Stage};
 
 /// An attempt on its way.
 pub(super) struct Running {
@@ -24,14 +25,29 @@ pub(super) struct Running {
     record: Attempt,
     deadline_us: u64,
     conversation: Conversation,
+    /// How many requests are still to be answered.
+    left: u32,
+    /// When the next request is due, between an answer and that.
+    next_us: Option<u64>,
 }
 
 /// What a step leads to.
 pub(super) enum Step {
     /// The attempt goes on.
     Goes(Running),
-    /// The attempt has ended; its socket, if it has one, is to be closed when it is time.
-    Ended(Attempt, Option<Arc<Socket>>, Close),
+    /// The attempt has ended.
+    Ended(Done),
+}
+
+/// An attempt that has ended.
+pub(super) struct Done {
+    pub(super) record: Attempt,
+    /// Its socket, if it has one.
+    pub(super) socket: Option<Arc<Socket>>,
+    /// When that is to be closed.
+    pub(super) close: Close,
+    /// The requests that it leaves over, when the server has closed the connection between two of them.
+    pub(super) left: u32,
 }
 
 /// When the socket of an attempt that has ended is to be closed.
@@ -47,7 +63,8 @@ pub(super) enum Close {
 
 impl Running {
     /// Opens the socket and sends the SYN.
-    pub(super) fn begin(n: u32, intended_us: u64, target: &Target, clock: Clock) -> Step {
+    pub(super) fn begin(turn: Turn, target: &Target, clock: Clock) -> Step {
+        let Turn { n, intended_us, .. } = turn;
         let started_us = clock.now_us();
         let mut record = Attempt {
             n,
@@ -63,6 +80,7 @@ impl Running {
             source: target.source(n),
             server_port: None,
             server_side: None,
+            requests: Vec::new(),
         };
         let address = target.destination(n);
         if target.addresses.len() > 1 {
@@ -77,7 +95,12 @@ impl Running {
             Err(error) => {
                 record.errno = Some(errno_of(&error));
                 record.ended_us = clock.now_us();
-                return Step::Ended(record, None, Close::Now);
+                return Step::Ended(Done {
+                    record,
+                    socket: None,
+                    close: Close::Now,
+                    left: 0,
+                });
             }
         };
         let bound = match (record.source, address) {
@@ -96,16 +119,23 @@ impl Running {
             let server = address.map_or_else(unix::server, |address| Ok(address.into()))?;
             socket.connect(&server)
         });
-        let running = Self {
+        let mut running = Self {
             deadline_us: started_us.saturating_add(target.timeout_us),
             socket: Arc::new(socket),
             record,
-            conversation: Conversation::new(target.http.as_ref().zip(address)),
+            conversation: Conversation::new(target.http(n), target.series.requests.are_several()),
+            left: turn.requests,
+            next_us: None,
         };
         match connect {
-            Ok(()) => running.connected(target, clock),
+            Ok(()) => {
+                running.connected(clock.now_us(), target);
+                running.record.stage = Stage::Send;
+                running.send(target, clock)
+            }
+            // On loopback the handshake is over by now.
             Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
-                Step::Goes(running)
+                running.send(target, clock)
             }
             Err(error) => running.failed(&error, clock),
         }
@@ -130,23 +160,25 @@ impl Running {
 
     /// How long its time still lasts.
     pub(super) fn time_left(&self, clock: Clock) -> Duration {
-        clock.until(self.deadline_us)
+        clock.until(self.next_us.unwrap_or(self.deadline_us))
     }
 
     /// The socket is ready for what was polled for.
     pub(super) fn ready(self, target: &Target, clock: Clock) -> Step {
         match self.record.stage {
-            Stage::Socket | Stage::Bind | Stage::Connect => match self.socket.take_error() {
-                Ok(None) => self.connected(target, clock),
-                Ok(Some(error)) | Err(error) => self.failed(&error, clock),
-            },
-            Stage::Send => self.send(clock),
+            Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => self.send(target, clock),
             Stage::Receive => self.receive(target, clock),
         }
     }
 
-    /// Its time is up.
+    /// Its time is up, or the next request is due.
     pub(super) fn expired(mut self, target: &Target, clock: Clock) -> Step {
+        if let Some(due_us) = self.next_us {
+            self.conversation.ask();
+            self.asks(due_us, clock.now_us(), target);
+            self.record.stage = Stage::Send;
+            return self.send(target, clock);
+        }
         let said = match self.record.stage {
             Stage::Receive => self.conversation.said(),
             Stage::Socket | Stage::Bind | Stage::Connect | Stage::Send => Said::Nothing,
@@ -176,24 +208,47 @@ impl Running {
         self.end(ended, close, clock)
     }
 
-    fn connected(mut self, target: &Target, clock: Clock) -> Step {
-        let now_us = clock.now_us();
+    /// It was seen to be connected at this time.
+    fn connected(&mut self, now_us: u64, target: &Target) {
         self.record.connected_us = Some(now_us);
         self.record.local_port = self.local().map(|local| local.port());
         self.deadline_us = now_us.saturating_add(target.timeout_us);
         target.progress.connected();
         if target.speaks_first == SpeaksFirst::Client {
-            self.record.stage = Stage::Send;
-            return self.send(clock);
+            self.asks(self.record.intended_us, now_us, target);
         }
-        self.record.stage = Stage::Receive;
-        Step::Goes(self)
     }
 
-    fn send(mut self, clock: Clock) -> Step {
-        // A question of few bytes fits the empty send buffer of a fresh connection whole.
-        match (&*self.socket).write(&self.conversation.question()) {
+    /// A request that was meant for one time is sent at another.
+    fn asks(&mut self, intended_us: u64, sent_us: u64, target: &Target) {
+        self.next_us = None;
+        self.deadline_us = sent_us.saturating_add(target.timeout_us);
+        if target.series.requests.are_several() {
+            self.record.requests.push(Request {
+                intended_us,
+                sent_us,
+                first_byte_us: None,
+                answered_us: None,
+                right: false,
+            });
+        }
+    }
+
+    /// Says what is to be said: nothing, where the client does not speak first. This also tells whether there is a
+    /// connection: `EAGAIN` while the handshake lasts, then what `SO_ERROR` holds (`sk_stream_wait_connect` in
+    /// `net/core/stream.c`). So the time just before it is when the connection is seen.
+    fn send(mut self, target: &Target, clock: Clock) -> Step {
+        let question = match target.speaks_first {
+            SpeaksFirst::Client => self.conversation.question(),
+            SpeaksFirst::Server | SpeaksFirst::Nobody => &[],
+        };
+        let now_us = clock.now_us();
+        // A question of few bytes fits the send buffer whole: it is empty, for what went before has been answered.
+        match (&*self.socket).write(question) {
             Ok(_) => {
+                if self.record.connected_us.is_none() {
+                    self.connected(now_us, target);
+                }
                 self.record.stage = Stage::Receive;
                 Step::Goes(self)
             }
@@ -207,6 +262,11 @@ impl Running {
         loop {
             let mut bytes = [0; 4096];
             match (&*self.socket).read(&mut bytes) {
+                // Between two requests there is nothing to hear but the close.
+                Ok(0) if self.next_us.is_some() => return self.closed_between(clock),
+                Ok(_) if self.next_us.is_some() => {
+                    return self.end(Ended::WrongAnswer, Close::Now, clock);
+                }
                 Ok(0) => {
                     self.conversation.hear(&[]);
                     return match self.conversation.said() {
@@ -215,9 +275,7 @@ impl Running {
                     };
                 }
                 Ok(length) => {
-                    if self.record.first_byte_us.is_none() {
-                        self.record.first_byte_us = Some(clock.now_us());
-                    }
+                    self.first_byte(clock);
                     self.conversation.hear(&bytes[..length]);
                     if self.conversation.is_over() {
                         let said = self.conversation.said();
@@ -228,23 +286,72 @@ impl Running {
                         return Step::Goes(self);
                     }
                 }
-                Err(error) if later(&error) => return Step::Goes(self),
+                Err(error) if later(&error) => {
+                    return match self.next_us {
+                        Some(due_us) if clock.until(due_us).is_zero() => {
+                            self.expired(target, clock)
+                        }
+                        _ => Step::Goes(self),
+                    };
+                }
+                Err(error) if self.next_us.is_some() => {
+                    self.record.errno = Some(errno_of(&error));
+                    return self.closed_between(clock);
+                }
                 Err(error) => return self.failed(&error, clock),
             }
         }
     }
 
-    /// The conversation is over; a client that was answered may keep its connection for a while.
-    fn heard(self, said: Said, target: &Target, clock: Clock) -> Step {
-        if said != Said::Right {
-            return self.end(Ended::WrongAnswer, Close::Now, clock);
+    fn first_byte(&mut self, clock: Clock) {
+        let request = self.record.requests.last_mut();
+        let request = request.filter(|request| request.first_byte_us.is_none());
+        if self.record.first_byte_us.is_none() || request.is_some() {
+            let now_us = clock.now_us();
+            self.record.first_byte_us.get_or_insert(now_us);
+            if let Some(request) = request {
+                request.first_byte_us = Some(now_us);
+            }
         }
-        let (hold_us, now_us) = (target.hold_us, clock.now_us());
-        let close = match hold_us {
+    }
+
+    /// An answer is over. The next request follows where there is to be one; else the client may keep its connection
+    /// for a while.
+    fn heard(mut self, said: Said, target: &Target, clock: Clock) -> Step {
+        let now_us = clock.now_us();
+        let mut last_us = self.record.intended_us;
+        if let Some(request) = self.record.requests.last_mut() {
+            last_us = request.intended_us;
+            request.answered_us = Some(now_us);
+            request.right = said == Said::Right;
+        }
+        if said != Said::Right {
+            return Step::Ended(self.end_at(Ended::WrongAnswer, Close::Now, now_us));
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            if !self.conversation.goes_on() {
+                return self.closed_between(clock);
+            }
+            self.next_us = target.series.next_us(last_us, now_us);
+            if self.next_us.is_some() {
+                return self.receive(target, clock);
+            }
+        }
+        let close = match target.hold_us {
             0 => Close::Now,
             hold_us => Close::AtUs(now_us.saturating_add(hold_us)),
         };
-        self.end_at(Ended::Answered, close, now_us)
+        Step::Ended(self.end_at(Ended::Answered, close, now_us))
+    }
+
+    /// The server has closed, or is about to, before every request was asked.
+    fn closed_between(self, clock: Clock) -> Step {
+        let left = self.left;
+        Step::Ended(Done {
+            left,
+            ..self.end_at(Ended::Answered, Close::Now, clock.now_us())
+        })
     }
 
     /// A system call on its behalf failed.
@@ -255,16 +362,21 @@ impl Running {
 
     /// Closes the record.
     fn end(self, ended: Ended, close: Close, clock: Clock) -> Step {
-        self.end_at(ended, close, clock.now_us())
+        Step::Ended(self.end_at(ended, close, clock.now_us()))
     }
 
-    fn end_at(mut self, ended: Ended, close: Close, now_us: u64) -> Step {
+    fn end_at(mut self, ended: Ended, close: Close, now_us: u64) -> Done {
         if self.record.local_port.is_none() {
             self.record.local_port = self.local().map(|local| local.port());
         }
         self.record.ended = ended;
         self.record.ended_us = now_us;
-        Step::Ended(self.record, Some(self.socket), close)
+        Done {
+            record: self.record,
+            socket: Some(self.socket),
+            close,
+            left: 0,
+        }
     }
 
     fn local(&self) -> Option<SocketAddr> {

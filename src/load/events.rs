@@ -19,11 +19,11 @@ use socket2::Socket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Builder;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::Clock;
-use super::attempt::{Close, Running, Step};
+use super::attempt::{Close, Done, Running, Step};
 use super::flood::{FloodError, Share, Shared};
 use super::schedule::{Last, Turn};
 use super::target::Target;
@@ -66,18 +66,20 @@ pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodErro
 struct Engine<'a> {
     shared: &'a Arc<Shared>,
     clock: Clock,
-    /// The turns that workers have taken and not begun, the next on top: when, which attempt, whose.
-    turns: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    tasks: JoinSet<Done>,
+    /// The turns that workers have taken and not begun, the next on top, and whose they are.
+    turns: BinaryHeap<Reverse<(Turn, u32)>>,
+    tasks: JoinSet<Brought>,
     share: Share,
     alarm: Alarm<'a>,
 }
 
 /// What a task brings home.
-struct Done {
+struct Brought {
     attempt: Attempt,
     /// A connection that is to be held until the trial has been read.
     held: Option<Arc<Socket>>,
+    /// The requests that the attempt has left over.
+    left: u32,
     /// Whose turn it was.
     worker: u32,
 }
@@ -86,35 +88,29 @@ impl Engine<'_> {
     /// Begins every attempt at its time, in the order of those times.
     async fn flood(mut self) -> Result<Share, FloodError> {
         for worker in 0..self.shared.spec.tasks() {
-            self.take_turn(worker, None);
+            let turn = self.shared.schedule.turn(worker, None, self.clock.now_us());
+            self.turns.extend(turn.map(|turn| Reverse((turn, worker))));
         }
         while !(self.turns.is_empty() && self.tasks.is_empty()) {
             let next = self.turns.peek().map(|Reverse(turn)| *turn);
             match next {
-                Some((intended_us, n, worker)) if self.clock.until(intended_us).is_zero() => {
+                Some((turn, worker)) if self.clock.until(turn.intended_us).is_zero() => {
                     self.turns.pop();
                     let target = &self.shared.target;
-                    let step = Running::begin(n, intended_us, target, self.clock);
+                    let step = Running::begin(turn, target, self.clock);
                     let shared = Arc::clone(self.shared);
                     self.tasks
                         .spawn(see_through(shared, step, worker, self.clock));
                     // Those that have become ready meanwhile come first.
                     yield_now().await;
-                    while let Some(done) = self.tasks.try_join_next() {
-                        self.take_in(done)?;
+                    while let Some(brought) = self.tasks.try_join_next() {
+                        self.take_in(brought)?;
                     }
                 }
-                _ => self.wait(next.map(|(intended_us, ..)| intended_us)).await?,
+                _ => self.wait(next.map(|(turn, _)| turn.intended_us)).await?,
             }
         }
         Ok(self.share)
-    }
-
-    /// The next attempt of a worker that is free.
-    fn take_turn(&mut self, worker: u32, last: Option<Last>) {
-        let turn = self.shared.schedule.turn(worker, last, self.clock.now_us());
-        let turn = turn.map(|Turn { n, intended_us }| Reverse((intended_us, n, worker)));
-        self.turns.extend(turn);
     }
 
     /// Waits until an attempt is due or another has ended.
@@ -123,35 +119,51 @@ impl Engine<'_> {
             self.alarm.set(due_us, self.clock)?;
         }
         let (tasks, alarm) = (&mut self.tasks, &mut self.alarm);
-        let done = poll_fn(|context| match tasks.poll_join_next(context) {
-            Poll::Ready(Some(done)) => Poll::Ready(Ok(Some(done))),
+        let brought = poll_fn(|context| match tasks.poll_join_next(context) {
+            Poll::Ready(Some(brought)) => Poll::Ready(Ok(Some(brought))),
             _ => alarm.poll(context).map_ok(|()| None),
         });
-        match done.await? {
-            Some(done) => self.take_in(done),
+        match brought.await? {
+            Some(brought) => self.take_in(brought),
             None => Ok(()),
         }
     }
 
-    fn take_in(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), FloodError> {
-        let done = done.map_err(|error| FloodError::Worker(error.to_string()))?;
-        self.take_turn(done.worker, Some(Last::from(&done.attempt)));
-        self.share.attempts.push(done.attempt);
-        self.share.held.extend(done.held);
+    /// Takes in an attempt; its worker is free for what it has left over, or for the next.
+    fn take_in(&mut self, brought: Result<Brought, JoinError>) -> Result<(), FloodError> {
+        let Brought {
+            attempt,
+            held,
+            left,
+            worker,
+        } = brought.map_err(|error| FloodError::Worker(error.to_string()))?;
+        let (schedule, now_us) = (&self.shared.schedule, self.clock.now_us());
+        let last = Some(Last::from(&attempt));
+        let turn = schedule
+            .again(left, now_us)
+            .or_else(|| schedule.turn(worker, last, now_us));
+        self.turns.extend(turn.map(|turn| Reverse((turn, worker))));
+        self.share.attempts.push(attempt);
+        self.share.held.extend(held);
         Ok(())
     }
 }
 
 /// Sees an attempt that has begun through to its end, and to the close of its connection.
-async fn see_through(shared: Arc<Shared>, mut step: Step, worker: u32, clock: Clock) -> Done {
+async fn see_through(shared: Arc<Shared>, mut step: Step, worker: u32, clock: Clock) -> Brought {
     let target = &shared.target;
-    let (attempt, socket, close) = loop {
+    let Done {
+        record,
+        socket,
+        close,
+        left,
+    } = loop {
         match step {
             Step::Goes(running) => step = to_its_end(running, target, clock).await,
-            Step::Ended(attempt, socket, close) => break (attempt, socket, close),
+            Step::Ended(done) => break done,
         }
     };
-    target.progress.ended(&attempt);
+    target.progress.ended(&record);
     let mut held = None;
     match close {
         Close::Now => drop(socket),
@@ -161,9 +173,10 @@ async fn see_through(shared: Arc<Shared>, mut step: Step, worker: u32, clock: Cl
         }
         Close::Last => held = socket,
     }
-    Done {
-        attempt,
+    Brought {
+        attempt: record,
         held,
+        left,
         worker,
     }
 }

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::Socket;
 
-use super::attempt::{Close, Running, Step};
+use super::attempt::{Close, Done, Running, Step};
 use super::clock::{thread_cpu_since, thread_cpu_us};
 use super::schedule::{Last, Turn};
 use super::target::{Progress, Target};
@@ -65,6 +65,8 @@ pub(super) struct Share {
     /// Answered connections that are kept open, with their time to close; the first is the next.
     kept: VecDeque<(u64, Arc<Socket>)>,
     cpu_us: Option<u64>,
+    /// The requests that the last attempt has left over.
+    left: u32,
 }
 
 /// What a flood brings home.
@@ -279,16 +281,12 @@ impl Shared {
     /// One attempt after the other, as long as there are any left for this worker.
     fn in_turn(&self, worker: u32, clock: Clock) -> Result<Share, FloodError> {
         let mut share = Share::default();
-        while let Some(Turn { n, intended_us }) = self.schedule.turn(
-            worker,
-            share.attempts.last().map(Last::from),
-            clock.now_us(),
-        ) {
-            let mut wake = self.wait(&mut Vec::new(), clock.until(intended_us))?;
+        while let Some(turn) = self.next_turn(worker, &mut share, clock) {
+            let mut wake = self.wait(&mut Vec::new(), clock.until(turn.intended_us))?;
             if wake == Wake::Interrupted {
                 return Ok(share);
             }
-            let mut step = Running::begin(n, intended_us, &self.target, clock);
+            let mut step = Running::begin(turn, &self.target, clock);
             while let Some(running) = share.take(step, &self.target.progress) {
                 let rest = running.time_left(clock);
                 wake = self.wait(
@@ -313,6 +311,14 @@ impl Shared {
         Ok(share)
     }
 
+    /// What a worker does next: what its last attempt has left over, or an attempt whose turn it is.
+    fn next_turn(&self, worker: u32, share: &mut Share, clock: Clock) -> Option<Turn> {
+        let now_us = clock.now_us();
+        let again = self.schedule.again(std::mem::take(&mut share.left), now_us);
+        let last = share.attempts.last().map(Last::from);
+        again.or_else(|| self.schedule.turn(worker, last, now_us))
+    }
+
     /// All attempts from this thread: each connect is sent in its turn, none waits for another.
     fn all_from_one_thread(&self, clock: Clock) -> Result<Share, FloodError> {
         let (target, progress) = (&self.target, &self.target.progress);
@@ -320,14 +326,15 @@ impl Shared {
         let mut running: Vec<Running> = Vec::new();
         let mut next = 0;
         loop {
-            while let Some(due_us) = self.schedule.start_us(next)
-                && clock.until(due_us).is_zero()
+            while let Some(turn) = self.schedule.planned(next)
+                && clock.until(turn.intended_us).is_zero()
             {
-                let step = Running::begin(next, due_us, target, clock);
+                let step = Running::begin(turn, target, clock);
                 running.extend(share.take(step, progress));
                 next += 1;
             }
-            let upcoming = self.schedule.start_us(next).map(|us| clock.until(us));
+            let upcoming = self.schedule.planned(next);
+            let upcoming = upcoming.map(|turn| clock.until(turn.intended_us));
             let rest = running
                 .iter()
                 .map(|one| one.time_left(clock))
@@ -354,6 +361,11 @@ impl Shared {
                     Step::Goes(one)
                 };
                 running.extend(share.take(step, progress));
+                let left = std::mem::take(&mut share.left);
+                if let Some(turn) = self.schedule.again(left, clock.now_us()) {
+                    let step = Running::begin(turn, target, clock);
+                    running.extend(share.take(step, progress));
+                }
             }
         }
     }
@@ -399,9 +411,15 @@ impl Share {
     fn take(&mut self, step: Step, progress: &Progress) -> Option<Running> {
         match step {
             Step::Goes(running) => Some(running),
-            Step::Ended(attempt, socket, close) => {
-                progress.ended(&attempt);
-                self.attempts.push(attempt);
+            Step::Ended(Done {
+                record,
+                socket,
+                close,
+                left,
+            }) => {
+                progress.ended(&record);
+                self.attempts.push(record);
+                self.left = left;
                 match close {
                     Close::Now => drop(socket),
                     Close::AtUs(at_us) => self.kept.extend(socket.map(|one| (at_us, one))),

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::arm::{ClientSpec, Loop};
+use super::series::ClosedLoop;
+use crate::arm::{ClientSpec, Loop, Requests};
 use crate::observation::{Attempt, Ended};
 use crate::random::SplitMix64;
 
@@ -11,6 +12,10 @@ pub struct Schedule {
     next: AtomicU32,
     /// Attempts that found no worker free at their time.
     starved: AtomicU32,
+    /// Connections that carry on what an earlier one left over.
+    again: AtomicU32,
+    /// What a connection is to carry.
+    requests: Requests,
     times: Times,
 }
 
@@ -18,26 +23,24 @@ enum Times {
     /// By number, in rising order. An attempt of an open loop keeps its time though no worker was free then.
     Known { starts_us: Vec<u64>, open: bool },
     /// Each worker starts its next attempt when the last one has ended, and not before its pace allows.
-    Closed {
-        workers: u64,
-        pace_us: u64,
-        until_us: u64,
-    },
+    Closed(ClosedLoop),
 }
 
 /// One attempt's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
-    /// Its number, from 0.
-    pub(super) n: u32,
     /// When it is meant to start.
     pub(super) intended_us: u64,
+    /// Its number, from 0.
+    pub(super) n: u32,
+    /// How many requests it is to carry at most.
+    pub(super) requests: u32,
 }
 
 /// What matters of a worker's last attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Last {
-    /// When it was meant to start.
+    /// When it, or the last of its requests, was meant to start.
     intended_us: u64,
     /// Whether a system call failed.
     failed: bool,
@@ -46,7 +49,10 @@ pub(super) struct Last {
 impl From<&Attempt> for Last {
     fn from(attempt: &Attempt) -> Self {
         Self {
-            intended_us: attempt.intended_us,
+            intended_us: match attempt.requests.last() {
+                Some(request) => request.intended_us,
+                None => attempt.intended_us,
+            },
             failed: attempt.ended == Ended::Error,
         }
     }
@@ -57,35 +63,55 @@ const AFTER_FAILURE_US: u64 = 1_000;
 
 impl Schedule {
     /// The schedule of these settings; what is left to chance is decided by the seed.
-    pub fn new(spec: &ClientSpec, seed: u64) -> Self {
-        let times = match spec.pacing() {
-            Loop::Flood => {
+    pub fn new(spec: &ClientSpec, requests: Requests, seed: u64) -> Self {
+        let times = match (ClosedLoop::of(spec), spec.pacing()) {
+            (Some(closed), _) => Times::Closed(closed),
+            (None, Loop::Open(rate)) => Times::known(spec, seed, true, |n| rate.due_us(n.into())),
+            (None, _) => {
                 let spread =
                     |n: u32| spec.spread.as_us() * u64::from(n) / u64::from(spec.connections);
                 Times::known(spec, seed, false, spread)
-            }
-            Loop::Open(rate) => Times::known(spec, seed, true, |n| rate.due_us(n.into())),
-            Loop::Closed => {
-                let workers = u64::from(spec.connections);
-                Times::Closed {
-                    workers,
-                    pace_us: spec.rate.map_or(0, |rate| rate.due_us(workers)),
-                    until_us: spec.duration.as_us(),
-                }
             }
         };
         Self {
             next: AtomicU32::new(0),
             starved: AtomicU32::new(0),
+            again: AtomicU32::new(0),
+            requests,
             times,
         }
     }
 
-    /// When the `n`-th attempt is meant to start, where that is known in advance; `None` beyond the last.
-    pub(super) fn start_us(&self, n: u32) -> Option<u64> {
+    /// The `n`-th attempt, where all are known in advance; `None` beyond the last.
+    pub(super) fn planned(&self, n: u32) -> Option<Turn> {
         match &self.times {
-            Times::Known { starts_us, .. } => starts_us.get(n as usize).copied(),
-            Times::Closed { .. } => None,
+            Times::Known { starts_us, .. } => {
+                let intended_us = *starts_us.get(n as usize)?;
+                Some(self.numbered(n, intended_us))
+            }
+            Times::Closed(_) => None,
+        }
+    }
+
+    /// The attempt that carries on at once what the server's close of an earlier one has left over, if that is any. In
+    /// a closed loop the worker's next turn does so.
+    pub(super) fn again(&self, left: u32, now_us: u64) -> Option<Turn> {
+        let Times::Known { starts_us, .. } = &self.times else {
+            return None;
+        };
+        let planned = u32::try_from(starts_us.len()).unwrap_or(u32::MAX);
+        (left > 0).then(|| Turn {
+            intended_us: now_us,
+            n: planned.saturating_add(self.again.fetch_add(1, Ordering::Relaxed)),
+            requests: left,
+        })
+    }
+
+    fn numbered(&self, n: u32, intended_us: u64) -> Turn {
+        Turn {
+            intended_us,
+            n,
+            requests: self.requests.most(),
         }
     }
 
@@ -104,36 +130,25 @@ impl Schedule {
                 }
                 // Where the number of workers is part of the experiment, waiting for one is as it is meant.
                 let intended_us = if starved && !open { now_us } else { due_us };
-                return Some(Turn { n, intended_us });
+                return Some(self.numbered(n, intended_us));
             }
-            Times::Closed {
-                workers,
-                pace_us,
-                until_us,
-            } => {
-                let paced_us = match last_us {
-                    Some(last_us) => last_us + pace_us,
-                    None => pace_us * u64::from(worker) / workers,
-                };
-                let pause_us = match last {
-                    Some(Last { failed: true, .. }) => AFTER_FAILURE_US,
-                    _ => 0,
-                };
-                let intended_us = paced_us.max(last_us.map_or(0, |_| now_us + pause_us));
-                (intended_us < *until_us).then_some(intended_us)?
-            }
+            Times::Closed(closed) => match last {
+                None => closed.first_us(worker)?,
+                Some(last) => {
+                    let pause_us = if last.failed { AFTER_FAILURE_US } else { 0 };
+                    closed.next_us(last.intended_us, now_us + pause_us)?
+                }
+            },
         };
-        Some(Turn {
-            n: self.next.fetch_add(1, Ordering::Relaxed),
-            intended_us,
-        })
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        Some(self.numbered(n, intended_us))
     }
 
     /// Attempts of an open loop that found no worker free at their time.
     pub(super) fn starved(&self) -> u32 {
         match self.times {
             Times::Known { open: true, .. } => self.starved.load(Ordering::Relaxed),
-            Times::Known { open: false, .. } | Times::Closed { .. } => 0,
+            Times::Known { open: false, .. } | Times::Closed(_) => 0,
         }
     }
 }
@@ -166,6 +181,10 @@ mod tests {
         }
     }
 
+    fn one_each(spec: &ClientSpec, seed: u64) -> Schedule {
+        Schedule::new(spec, Requests::ONE, seed)
+    }
+
     fn open(rate: u32, ms: u64) -> ClientSpec {
         let (rate, duration) = (PerSecond::whole(rate), Span::from_ms(ms));
         ClientSpec {
@@ -178,12 +197,13 @@ mod tests {
 
     #[test]
     fn an_open_loop_keeps_its_times_whatever_is_late() {
-        let schedule = Schedule::new(&open(100, 50), 7);
+        let schedule = one_each(&open(100, 50), 7);
         let turn = |last_us: Option<u64>, now_us| schedule.turn(0, last_us.map(well), now_us);
         let due = |n: u32| {
             Some(Turn {
                 n,
                 intended_us: u64::from(n) * 10_000,
+                requests: 1,
             })
         };
         assert_eq!(turn(None, 5), due(0));
@@ -202,7 +222,7 @@ mod tests {
             connections: 3,
             ..ClientSpec::default()
         };
-        let schedule = Schedule::new(&spec, 7);
+        let schedule = one_each(&spec, 7);
         let turns: Vec<u64> = [(None, 40), (Some(0), 70), (Some(70), 90)]
             .into_iter()
             .filter_map(|(last_us, now_us)| schedule.turn(0, last_us.map(well), now_us))
@@ -221,7 +241,7 @@ mod tests {
             concurrency: Some(2),
             ..open(20, 1_000)
         };
-        let schedule = Schedule::new(&spec, 7);
+        let schedule = one_each(&spec, 7);
         let intended = |worker, last_us: Option<u64>, now_us| {
             let turn = schedule.turn(worker, last_us.map(well), now_us);
             turn.map(|turn| turn.intended_us)
@@ -237,9 +257,37 @@ mod tests {
             failed: true,
             ..well(0)
         };
-        let after = |last| Schedule::new(&unpaced, 7).turn(0, Some(last), 400);
+        let after = |last| one_each(&unpaced, 7).turn(0, Some(last), 400);
         assert_eq!(after(well(0)).map(|turn| turn.intended_us), Some(400));
         assert_eq!(after(failed).map(|turn| turn.intended_us), Some(1_400));
+    }
+
+    #[test]
+    fn what_a_close_has_left_over_is_carried_on() {
+        let spec = ClientSpec {
+            connections: 2,
+            ..ClientSpec::default()
+        };
+        let flood = Schedule::new(&spec, Requests::Count(20), 7);
+        assert_eq!(flood.planned(1).map(|turn| turn.requests), Some(20));
+        assert_eq!(flood.again(0, 500), None);
+        for n in [2, 3] {
+            let again = flood.again(15, 500).unwrap();
+            assert_eq!((again.n, again.intended_us, again.requests), (n, 500, 15));
+        }
+        let closed = ClientSpec {
+            concurrency: Some(2),
+            duration: Span::from_ms(1_000),
+            ..spec
+        };
+        let closed = Schedule::new(&closed, Requests::Unlimited, 7);
+        assert_eq!(closed.again(15, 500), None);
+        assert_eq!(
+            closed
+                .turn(0, Some(well(400)), 500)
+                .map(|turn| turn.requests),
+            Some(u32::MAX)
+        );
     }
 
     proptest! {
@@ -247,8 +295,8 @@ mod tests {
         fn jitter_follows_from_the_seed_and_stays_below_its_limit(seed in any::<u64>(), ms in 1_u64..2_000) {
             let spec = ClientSpec { connections: 50, jitter: Span::from_ms(ms), ..ClientSpec::default() };
             let starts = |seed| -> Vec<u64> {
-                let schedule = Schedule::new(&spec, seed);
-                (0..50).filter_map(|n| schedule.start_us(n)).collect()
+                let schedule = one_each(&spec, seed);
+                (0..50).filter_map(|n| schedule.planned(n)).map(|turn| turn.intended_us).collect()
             };
             let once = starts(seed);
             prop_assert_eq!(&once, &starts(seed));

@@ -392,7 +392,7 @@ impl Loop<'_> {
                     if caller::waits(self.protocol) {
                         self.open.push(Caller::new(n, socket));
                     } else {
-                        self.answer(n, &socket);
+                        self.answer(n, &socket, false);
                     }
                 }
                 Ok(true)
@@ -438,30 +438,44 @@ impl Loop<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, n: usize, socket: &Socket) {
+    /// Answers; whether the connection is kept.
+    fn answer(&mut self, n: usize, socket: &Socket, kept: bool) -> bool {
         let reply = self.spec.answer.turn(n);
-        if let Err(error) = caller::answer(socket, reply, self.protocol) {
+        caller::answer(socket, reply, self.protocol, kept).unwrap_or_else(|error| {
             self.log.accepts[n].error = Some(errno_of(&error));
-        }
+            false
+        })
     }
 
-    /// Reads from the connections that have something to read: answers a question, closes what has ended.
+    /// Reads from the connections that have something to read: answers questions, closes what has ended.
     fn converse(&mut self, ready: &[bool]) {
-        for (one, is_ready) in std::mem::take(&mut self.open).into_iter().zip(ready) {
-            let n = one.n;
-            if !is_ready {
-                self.open.push(one);
-                continue;
-            }
-            match one.read(self.protocol) {
-                Heard::Part(one) => self.open.push(one),
-                Heard::Question(socket) => self.answer(n, &socket),
-                Heard::Gone(error) => {
-                    let how = error.map_or_else(|| "EOF".into(), |error| errno_of(&error));
-                    self.log.accepts[n].error = Some(how);
-                }
+        let mut open = std::mem::take(&mut self.open);
+        let mut ready = ready.iter();
+        open.retain_mut(|one| ready.next() != Some(&true) || self.goes_on(one));
+        self.open = open;
+    }
+
+    /// Hears a connection that has something to read; whether it stays open.
+    fn goes_on(&mut self, one: &mut Caller) -> bool {
+        match one.read() {
+            Heard::Nothing => return true,
+            Heard::More => {}
+            // Who was answered may go.
+            Heard::Gone(None) if one.answers > 0 => return false,
+            Heard::Gone(error) => {
+                let how = error.map_or_else(|| "EOF".into(), |error| errno_of(&error));
+                self.log.accepts[one.n].error = Some(how);
+                return false;
             }
         }
+        while one.takes_question(self.protocol) {
+            one.answers += 1;
+            let kept = caller::keeps(self.spec, self.protocol, one.answers);
+            if !self.answer(one.n, &one.socket, kept) {
+                return false;
+            }
+        }
+        true
     }
 }
 

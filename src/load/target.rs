@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Interrupt;
+use super::{Interrupt, Series};
 use crate::arm::{Bind, Http, Sources, SpeaksFirst};
 use crate::observation::{Attempt, Ended, ServerSide};
 use crate::probe::diag::Diag;
@@ -47,6 +47,8 @@ pub struct Target {
     pub speaks_first: SpeaksFirst,
     /// What is asked where the conversation is HTTP.
     pub http: Option<Http>,
+    /// The requests that follow each other on a connection.
+    pub series: Series,
     /// The limit for connect and, separately, for the answer.
     pub timeout_us: u64,
     /// How long an answered connection is kept open.
@@ -66,6 +68,11 @@ impl Target {
     pub(super) fn destination(&self, n: u32) -> Option<SocketAddr> {
         let turn = (n as usize).checked_rem(self.addresses.len())?;
         self.addresses.get(turn).copied()
+    }
+
+    /// What the `n`-th attempt asks, and whom, where the conversation is HTTP.
+    pub(super) fn http(&self, n: u32) -> Option<(&Http, SocketAddr)> {
+        self.http.as_ref().zip(self.destination(n))
     }
 
     /// Where the `n`-th attempt comes from: the next address when every destination has had its turn.

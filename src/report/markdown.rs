@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use super::charts::Chart;
 use super::{table, tools};
-use crate::arm::{AcceptPolicy, Arm, Loop, ProgramServer, Server, ServerSpec, Span, SpeaksFirst};
+use crate::arm::{
+    AcceptPolicy, Arm, Loop, ProgramServer, Requests, Server, ServerSpec, Span, SpeaksFirst,
+};
 use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::plan::Plan;
@@ -354,6 +356,11 @@ fn settings(arm: &Arm) -> String {
             client.command.join(" ").replace('`', "'"),
             client.most()
         ));
+        parts.extend(match arm.protocol.requests {
+            Requests::ONE => None,
+            Requests::Count(n) => Some(format!("{n} requests on a connection")),
+            Requests::Unlimited => Some("connections are kept for further requests".into()),
+        });
         parts.push(format!("link {}", arm.link.kind));
         return parts.join(", ");
     }

@@ -14,6 +14,7 @@ mod markdown;
 mod matrix;
 mod prometheus;
 mod remedies;
+mod requests;
 mod samples;
 mod staircase;
 mod table;
@@ -51,6 +52,8 @@ pub fn files(manifest: &Manifest, observations: &[Observation], results: &Result
         ("data/samples.csv".into(), samples::csv(observations)),
         readme(manifest, observations, results, &[]),
     ];
+    let requests = requests::csv(observations);
+    files.extend(requests.map(|rows| ("data/requests.csv".into(), rows)));
     files.extend(observations.iter().flat_map(outputs));
     files
 }

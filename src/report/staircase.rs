@@ -71,10 +71,15 @@ pub(super) fn markdown(one: &Staircase) -> String {
 }
 
 fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
+    let served = if one.per_request {
+        "requests:per s"
+    } else {
+        "served:per s"
+    };
     let heads = [
         one.by.to_string().as_str(),
         "borne?",
-        "served:per s",
+        served,
         "ms:p50/p99",
         "not ok",
         "over-:flows",

@@ -306,6 +306,8 @@ impl<'a> Trial<'a> {
                 Some(handshake) => self.unconnected_on_a_wire(attempt, handshake),
                 None => self.unconnected(attempt),
             },
+            // Its server has it, and has answered before.
+            Outcome::ReadTimeout if attempt.was_answered() => join(Cause::NotAnswered),
             Outcome::ReadTimeout if self.is_program => match attempt.server_side {
                 Some(ServerSide::Accepted) => join(Cause::NotAnswered),
                 Some(ServerSide::Established) => join(Cause::WaitedInAcceptQueue),

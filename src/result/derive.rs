@@ -8,8 +8,9 @@ use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
 use super::{
     AcceptTimes, AcceptedBy, Cause, Counters, Cpu, Evidence, Explained, Ghosts, Latencies,
-    ListenerResult, LoadResult, Outcome, PacketDrops, SelfCheck, Status, ToolResult, TrialResult,
-    WireResult, books, explain, load, notes, outcome, self_check, tool, wire,
+    ListenerResult, LoadResult, Outcome, PacketDrops, RequestsResult, SelfCheck, Status,
+    ToolResult, TrialResult, WireResult, books, explain, load, notes, outcome, self_check, tool,
+    wire,
 };
 use crate::arm::Arm;
 use crate::observation::{
@@ -58,6 +59,7 @@ fn empty() -> TrialResult {
         packet_drops: PacketDrops::default(),
         latency_ms: Latencies::default(),
         load: LoadResult::default(),
+        requests: None,
         cpu: Cpu::default(),
         start_skew_ms: None,
         causes: None,
@@ -105,7 +107,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
     let invalid = if !went_back.is_empty() {
         Some(format!("counters went backwards: {}", went_back.join(", ")))
     } else if let Some(wanted) = arm.client.attempts()
-        && wanted != total
+        && (total < wanted || total > wanted && !arm.protocol.requests.are_several())
         && measured.tool.is_none()
     {
         Some(format!("{total} of {wanted} attempts were recorded"))
@@ -152,6 +154,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         packet_drops: packet_drops(measured),
         latency_ms: latencies(measured, &fates),
         load: load::load(arm, measured, overflowed),
+        requests: RequestsResult::of(arm, measured),
         cpu: cpu(measured),
         start_skew_ms: Some(Percentiles::of_us(
             attempts
@@ -221,6 +224,7 @@ fn count(items: impl Iterator) -> u32 {
 fn wasted(attempts: &[Attempt], fates: &[Fate]) -> u32 {
     count(attempts.iter().zip(fates).filter(|(attempt, fate)| {
         fate.accepted_us.is_some()
+            && !attempt.was_answered()
             && matches!(
                 outcome(attempt),
                 Outcome::ConnectTimeout | Outcome::ReadTimeout

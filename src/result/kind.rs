@@ -78,7 +78,8 @@ pub(super) fn kind(
         } else if drops > 0.0 {
             Kind::Overflowing
         } else if everybody? {
-            if above("answered-max-ms", timeout_ms * SLOW_SHARE) {
+            let slow = |figure| above(figure, timeout_ms * SLOW_SHARE);
+            if slow("answered-max-ms") || slow("request-max-ms") {
                 Kind::Slow
             } else {
                 Kind::Clean

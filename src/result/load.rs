@@ -34,10 +34,7 @@ pub(super) fn load(arm: &Arm, measured: &Measured, overflowed: bool) -> LoadResu
     let last_answer = || measured.attempts.iter().filter_map(answered_us).max();
     let window_us = loaded_until_us(arm, measured).or_else(last_answer);
     let per_s = |at_us: &dyn Fn(&Attempt) -> Option<u64>| {
-        let window_us = window_us.filter(|us| *us > 0)?;
-        let inside = measured.attempts.iter().filter_map(at_us);
-        let n = inside.filter(|at_us| *at_us <= window_us).count();
-        Some(float(n as u64) / (ms(window_us) / 1_000.0))
+        per_second(measured.attempts.iter().filter_map(at_us), window_us)
     };
     let over = |limit_us: u64| {
         let late = measured.attempts.iter().filter(|one| {
@@ -68,14 +65,29 @@ fn answered_us(attempt: &Attempt) -> Option<u64> {
         .filter(|_| is_ok)
 }
 
+/// How long connections were started, where the arm says it: not in a flood.
+pub(super) fn started_until_us(arm: &Arm) -> Option<u64> {
+    let client = &arm.client;
+    (client.pacing() != Loop::Flood).then(|| client.duration.as_us())
+}
+
+/// So many per second, of those that happened within the window.
+pub(super) fn per_second(
+    at_us: impl Iterator<Item = u64>,
+    window_us: Option<u64>,
+) -> Option<f64> {
+    let window_us = window_us.filter(|us| *us > 0)?;
+    let n = at_us.filter(|at_us| *at_us <= window_us).count();
+    Some(float(n as u64) / (ms(window_us) / 1_000.0))
+}
+
 /// How long there was load: while connections were started; in a flood, until the accept queue first ran empty after
 /// that, since who comes later had been sent away. `None` where no look saw it run empty.
 pub(super) fn loaded_until_us(arm: &Arm, measured: &Measured) -> Option<u64> {
-    let client = &arm.client;
-    if client.pacing() != Loop::Flood {
-        return Some(client.duration.as_us());
+    if let Some(started) = started_until_us(arm) {
+        return Some(started);
     }
-    let started_us = client.spread.as_us() + client.jitter.as_us();
+    let started_us = arm.client.spread.as_us() + arm.client.jitter.as_us();
     let of = |one: &Listener| {
         let looks = || one.samples.recv_q.iter().zip(&one.samples.at_us);
         let filled = looks().position(|(recv_q, _)| *recv_q > 0)?;

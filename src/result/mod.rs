@@ -21,6 +21,7 @@ mod outcome;
 mod packets;
 mod ports;
 mod prediction;
+mod requests;
 mod self_check;
 mod setup;
 mod staircase;
@@ -56,6 +57,7 @@ pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use ports::Ports;
 pub use prediction::expected_breaking_load;
+pub use requests::RequestsResult;
 pub use self_check::{ClientLimit, SelfCheck};
 pub use staircase::{Limit, Staircase, Step, step};
 pub(crate) use stats::ms;
@@ -199,6 +201,9 @@ pub struct TrialResult {
     pub latency_ms: Latencies,
     /// The load over time.
     pub load: LoadResult,
+    /// The requests, where connections carry several; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsResult>,
     /// Processor time.
     pub cpu: Cpu,
     /// How late the client's starts were, in milliseconds.

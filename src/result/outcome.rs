@@ -116,6 +116,7 @@ mod tests {
             source: None,
             server_port: None,
             server_side: None,
+            requests: Vec::new(),
         }
     }
 

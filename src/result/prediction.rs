@@ -56,6 +56,8 @@ fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64
         .map(|one| one.per_s * timeout.as_ms() / 1_000.0);
     let by_patience = patience.filter(|useful| *useful < places);
     let room = by_patience.unwrap_or(places);
+    // Kept connections wait in the queue once, as those of a flood.
+    let kept = arm.protocol.requests.are_several();
     let both = match (by_patience, patience, capacity) {
         (Some(useful), _, Some(one)) => format!(
             "accept rate x timeout decides: {} are {useful:.0} within the timeout of {timeout:#}, fewer than the {places} places of the queue (B+1)",
@@ -84,14 +86,14 @@ fn prediction(arm: &Arm, places: f64, capacity: Option<Capacity>) -> Option<(f64
             Some((one.per_s + more, told))
         }
         // They come again only as fast as they are let: no queue is built.
-        Loop::Closed if paced_below(arm, capacity) => None,
-        Loop::Closed => Some((
+        Loop::Closed if !kept && paced_below(arm, capacity) => None,
+        Loop::Closed if !kept => Some((
             room,
             format!(
                 "{both}. Who has been answered comes again at once, so nearly all of them wait at any time"
             ),
         )),
-        Loop::Flood => match at_once(arm) {
+        Loop::Closed | Loop::Flood => match at_once(arm) {
             0 => Some((room, both)),
             n => Some((
                 room + f64::from(n),

@@ -19,6 +19,8 @@ pub struct Staircase {
     pub name: String,
     /// What is raised from step to step.
     pub by: LoadKind,
+    /// Whether throughput and latency are those of requests, of which a connection carries several.
+    pub per_request: bool,
     /// The steps, the lightest load first.
     pub steps: Vec<Step>,
     /// The highest load that was borne, below the lowest one that was not.
@@ -49,7 +51,7 @@ pub struct Step {
     /// In how many trials.
     pub tries: Tries,
     /// Clients served per second while there was load: while connections were started; in a flood, until the accept queue
-    /// first ran empty.
+    /// first ran empty. Of connections that carry several requests, these.
     pub answered_per_s: Option<f64>,
     /// Median time from the intended start to the answer.
     pub p50_ms: Option<f64>,
@@ -185,6 +187,7 @@ fn staircase(name: String, by: LoadKind, mut arms: Vec<&ArmResult>) -> Staircase
     Staircase {
         name,
         by,
+        per_request: arms.first().is_some_and(|arm| has_requests(arm)),
         holds,
         breaks,
         predicted,
@@ -198,6 +201,11 @@ fn staircase(name: String, by: LoadKind, mut arms: Vec<&ArmResult>) -> Staircase
     }
 }
 
+/// Whether connections carry several requests.
+fn has_requests(arm: &ArmResult) -> bool {
+    arm.settings.protocol.requests.are_several()
+}
+
 /// An arm as a step.
 pub fn step(arm: &ArmResult) -> Step {
     // Processor time is counted until the last client has ended.
@@ -208,6 +216,14 @@ pub fn step(arm: &ArmResult) -> Step {
     let share = |used: Option<f64>, trial: &TrialResult| {
         Some((used? / trial.load.lasted_ms? * 1_000.0).round() / 10.0)
     };
+    let either = |of_requests, of_clients| {
+        let figure = if has_requests(arm) {
+            of_requests
+        } else {
+            of_clients
+        };
+        median(arm, figure)
+    };
     let predicted_overflow_ms = median(arm, "predicted-overflow-ms");
     let first_overflow_ms = median(arm, "first-overflow-ms");
     let (held, tries) = held(arm);
@@ -216,9 +232,9 @@ pub fn step(arm: &ArmResult) -> Step {
         load: arm.settings.load().1,
         held,
         tries,
-        answered_per_s: median(arm, "answered-per-s"),
-        p50_ms: median(arm, "intended-p50-ms"),
-        p99_ms: median(arm, "intended-p99-ms"),
+        answered_per_s: either("requests-per-s", "answered-per-s"),
+        p50_ms: either("request-intended-p50-ms", "intended-p50-ms"),
+        p99_ms: either("request-intended-p99-ms", "intended-p99-ms"),
         not_ok: median(arm, "not-ok"),
         overflows: median(arm, "TcpExt.ListenOverflows"),
         first_overflow_ms,

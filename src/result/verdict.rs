@@ -61,6 +61,7 @@ pub(super) fn text(
     }
     sentences.extend(meaning(arm, kind, trial, &shown));
     sentences.extend(load_over_time(arm, &shown));
+    sentences.extend(requests(arm, &shown));
     sentences.extend(out_of_descriptors(arm, &shown));
     sentences.extend(ghosts(&shown));
     sentences.extend(why::causes(summary, trial));
@@ -264,6 +265,9 @@ fn out_of_descriptors(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
 
 /// How the clients came, and what their percentiles count from.
 fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
+    if arm.protocol.requests.are_several() {
+        return None;
+    }
     let value = |what: &str, p: &str| shown.get(&format!("{what}-{p}-ms"));
     let known: Vec<&str> = ["p50", "p90", "p99"]
         .into_iter()
@@ -294,6 +298,42 @@ fn load_over_time(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
     }
 }
 
+/// What became of the requests, where connections carry several.
+fn requests(arm: &Arm, shown: &Shown<'_>) -> Option<String> {
+    let answered = shown.get("requests-answered")?;
+    let number = |n: f64| format!("{n:.0$}", usize::from(n < 100.0) + usize::from(n < 1.0));
+    let rate = shown.get("requests-per-s").map(number);
+    let rate = rate.map_or_else(String::new, |rate| format!(", {rate} per second"));
+    let value = |what: &str, p: &str| shown.get(&format!("{what}-{p}-ms"));
+    let known: Vec<&str> = ["p50", "p99"]
+        .into_iter()
+        .filter(|p| value("request", p).is_some())
+        .collect();
+    let of = |what: &str| {
+        let told = known.iter().filter_map(|p| value(what, p).map(number));
+        told.collect::<Vec<_>>().join("/")
+    };
+    let times = if known.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; {} {} ms from the sending, {} ms from the intended start",
+            known.join("/"),
+            of("request"),
+            of("request-intended")
+        )
+    };
+    let blind = match arm.client.pacing() {
+        Loop::Closed => ", and during a stall nobody else came",
+        Loop::Open(_) | Loop::Flood => "",
+    };
+    Some(format!(
+        "Requests: {answered} answered over {} connections{rate}, {} failed{times}. Only the first of a connection meets the accept queue{blind}.",
+        shown.count("attempts"),
+        shown.count("requests-failed"),
+    ))
+}
+
 /// A number of milliseconds, short ones with a decimal.
 fn decimal(ms: f64) -> String {
     let decimals = usize::from(ms < 100.0);
@@ -309,13 +349,17 @@ fn meaning(
 ) -> Option<String> {
     match kind? {
         Kind::Clean | Kind::Overflowing => None,
-        Kind::Slow => shown.get("answered-max-ms").map(|ms| {
-            format!(
-                "Nobody failed, but the slowest waited {:.1} s of the {:#} that clients allow.",
-                ms / 1_000.0,
-                arm.client.timeout
-            )
-        }),
+        Kind::Slow => {
+            let slowest = ["answered-max-ms", "request-max-ms"];
+            let slowest = slowest.iter().filter_map(|figure| shown.get(figure));
+            slowest.reduce(f64::max).map(|ms| {
+                format!(
+                    "Nobody failed, but the slowest waited {:.1} s of the {:#} that clients allow.",
+                    ms / 1_000.0,
+                    arm.client.timeout
+                )
+            })
+        }
         Kind::Overloaded => Some(match shown.get("accept-rate-per-s") {
             Some(rate) => {
                 let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);

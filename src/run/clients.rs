@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::TrialError;
 use super::program::{Started, missing};
 use crate::arm::ProgramSpec;
-use crate::load::{Clock, Flood, Harvest, Interrupt, Progress, Schedule, Target};
+use crate::load::{Clock, Flood, Harvest, Interrupt, Progress, Schedule, Series, Target};
 use crate::netns::{Topology, exit_in_words};
 use crate::observation::ToolRun;
 use crate::plan::Trial;
@@ -69,6 +69,7 @@ impl<'a> Clients<'a> {
             bind: client.bind,
             speaks_first: arm.protocol.speaks_first,
             http: arm.protocol.http.clone(),
+            series: Series::new(client, &arm.protocol),
             timeout_us: client.timeout.as_us(),
             hold_us: client.hold.as_us(),
             diag: Mutex::new(topology.server.run(Diag::open)??),
@@ -77,7 +78,7 @@ impl<'a> Clients<'a> {
             interrupt: interrupt.clone(),
         };
         let spec = client.clone();
-        let schedule = Schedule::new(&spec, trial.seed);
+        let schedule = Schedule::new(&spec, arm.protocol.requests, trial.seed);
         let flood = topology
             .client()
             .run(move || Flood::prepare(&spec, schedule, target))??;

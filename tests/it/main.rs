@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod ladder;
 mod pipeline;
+mod requests;
 mod schema;
 mod staircase;
 mod statuses;

@@ -58,6 +58,7 @@ pub(crate) fn attempt(n: u32, port: u16, ended: Ended) -> Attempt {
         source: None,
         server_port: None,
         server_side: None,
+        requests: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{AcceptPolicy, Answer, Protocol, ServerSpec, Span, SpeaksFirst};
+use backlog_lab::arm::{AcceptPolicy, Answer, Protocol, Requests, ServerSpec, Span, SpeaksFirst};
 use backlog_lab::audit::{self, Audit, Finding, ListenerReport, OVERFLOWS, Place, Scope};
 use backlog_lab::load::Server;
 use backlog_lab::netns::Namespace;
@@ -142,6 +142,7 @@ fn half_open() -> Result<(), Failed> {
         accept_from: Span::default(),
         family: None,
         answer: Answer::default(),
+        requests: None,
         listen: true,
         reuseport: 1,
         ports: 1,
@@ -153,6 +154,7 @@ fn half_open() -> Result<(), Failed> {
     let protocol = Protocol {
         speaks_first: SpeaksFirst::Client,
         http: None,
+        requests: Requests::ONE,
     };
     let server = Server::open(Ipv4Addr::LOCALHOST.into(), &spec, &protocol)?;
     let address = server.address();

@@ -351,6 +351,7 @@ fn arms_of_load_over_time() {
         "coordinated-omission",
         "storm",
         "breaking-point/too-short",
+        "breaking-point/keep-alive",
     ];
     let catalog = Catalog::new(Path::new("/nonexistent"));
     let arms = catalog

@@ -11,6 +11,7 @@ mod engines;
 mod facts;
 mod hold;
 mod http;
+mod keep_alive;
 mod kernel;
 mod kills;
 mod load;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         facts::trials(),
         hold::trials(),
         http::trials(),
+        keep_alive::trials(),
         kernel::trials(),
         kills::trials(),
         load::trials(),

@@ -9,6 +9,7 @@
 
 mod audit;
 mod hold;
+mod keep_alive;
 mod servers;
 mod tools;
 mod wire;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         hold::trials(),
+        keep_alive::trials(),
         servers::trials(),
         tools::trials(),
         wire::trials(),

@@ -149,7 +149,11 @@ fn legend(theme: Theme, one: &Staircase) -> Vec<(Swatch, String)> {
     );
     let mut entries = vec![(
         Swatch::Filled(theme.outcome(Outcome::Ok)),
-        "served per second".to_owned(),
+        if one.per_request {
+            "requests answered per second".to_owned()
+        } else {
+            "served per second".to_owned()
+        },
     )];
     entries.extend((one.by == LoadKind::Rate).then_some(offered));
     entries.extend([

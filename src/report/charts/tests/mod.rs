@@ -96,6 +96,7 @@ fn attempt(n: u32, stage: Stage, ended: Ended, at_us: u64) -> Attempt {
         source: None,
         server_port: None,
         server_side: None,
+        requests: Vec::new(),
     }
 }
 
