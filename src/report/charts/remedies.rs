@@ -174,13 +174,13 @@ fn lane<'a>(arm: &'a ArmStory<'a>, colour: Rgb, horizon_us: u64, columns: f64) -
         .trials
         .iter()
         .filter(|one| one.status == Status::Ok);
-    let empty_ms = valid.next().and_then(|trial| trial.load.queue_empty_ms);
+    let emptied_ms = valid.next().and_then(|trial| trial.load.queue_empty_ms);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a time of a trial"
     )]
-    let empty_us = empty_ms.map(|ms| (ms * 1_000.0) as u64);
+    let empty_us = emptied_ms.map(|ms| (ms * 1_000.0) as u64);
     let (depth, ended_us) = depth.unzip();
     Lane {
         arm,
