@@ -39,14 +39,16 @@ pub(super) fn holds_for_a_while(one: &Staircase) -> bool {
 /// Every staircase of a run, for a terminal of `width` columns.
 pub fn staircases(results: &Results, width: usize) -> String {
     let mut text = String::new();
-    for one in &results.staircases {
+    for (n, one) in results.staircases.iter().enumerate() {
         let _ = writeln!(text, "{} by {}", one.name, one.by);
         let (heads, rows) = cells(one);
         for line in lines(&heads, &rows) {
             let _ = writeln!(text, "{line}");
         }
         let told = sentences(one).join("\n");
-        let _ = write!(text, "\n{}", wrapped(NOTE, width, ""));
+        if n == 0 {
+            let _ = write!(text, "\n{}", wrapped(NOTE, width, ""));
+        }
         let _ = writeln!(text, "\n{}", wrapped(&told, width, "  "));
     }
     text
