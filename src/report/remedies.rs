@@ -20,8 +20,8 @@ pub(super) fn remedies(results: &Results) -> Option<Vec<&ArmResult>> {
     let tells = (2..=MOST).contains(&arms.len())
         && results.staircases.is_empty()
         && arms.iter().all(alike)
-        && arms.iter().any(|arm| above("TcpExt.ListenOverflows", &arm))
-        && arms.iter().any(|arm| above("queue-empty-ms", &arm));
+        && arms.iter().any(|arm| above("TcpExt.ListenOverflows", arm))
+        && arms.iter().any(|arm| above("queue-empty-ms", arm));
     tells.then_some(arms)
 }
 

@@ -40,14 +40,16 @@ pub(super) fn holds_for_a_while(one: &Staircase) -> bool {
 /// Every staircase of a run, for a terminal of `width` columns.
 pub fn staircases(results: &Results, width: usize) -> String {
     let mut text = String::new();
-    for one in &results.staircases {
+    for (n, one) in results.staircases.iter().enumerate() {
         let _ = writeln!(text, "{} by {}", one.name, one.by);
         let (heads, rows) = cells(one);
         for line in lines(&heads, &rows) {
             let _ = writeln!(text, "{line}");
         }
         let told = sentences(one).join("\n");
-        let _ = write!(text, "\n{}", wrapped(NOTE, width, ""));
+        if n == 0 {
+            let _ = write!(text, "\n{}", wrapped(NOTE, width, ""));
+        }
         let _ = writeln!(text, "\n{}", wrapped(&told, width, "  "));
     }
     text
@@ -142,6 +144,22 @@ fn tries(step: &Step) -> String {
     format!(" {}/{counted}{more}", counted - broken)
 }
 
+/// What was to be expected, and how the measured interval compares with it.
+fn predicted(one: &Staircase) -> Option<String> {
+    let load = one.predicted?;
+    let load = format!("{load:.0}").parse().unwrap_or(load);
+    let ratio = one.over_predicted.map_or_else(String::new, |[low, high]| {
+        format!(" (measured over predicted: {low:.2} to {high:.2})")
+    });
+    Some(format!("Predicted: {}{ratio}.", one.by.told(load)))
+}
+
+/// The same for a line, with the trials of the edges.
+pub(super) fn in_a_line(one: &Staircase) -> String {
+    let parts = predicted(one).into_iter().chain(confirmed(one));
+    parts.collect::<Vec<_>>().join(" ")
+}
+
 /// How often the edges of the interval were tried.
 fn confirmed(one: &Staircase) -> Option<String> {
     let of = |load: Option<f64>| {
@@ -171,16 +189,8 @@ fn trials(n: u32) -> String {
 /// The breaking point, what was to be expected, what limits it, and which steps say nothing.
 pub(super) fn sentences(one: &Staircase) -> Vec<String> {
     let mut told = vec![breaking_point(one)];
-    if let (Some(load), Some(why)) = (one.predicted, &one.prediction) {
-        let load = format!("{load:.0}").parse().unwrap_or(load);
-        let ratio = one.over_predicted.map_or_else(String::new, |[low, high]| {
-            format!(" Measured over predicted: {low:.2} to {high:.2}.")
-        });
-        told.push(format!(
-            "Predicted: {}. {}.{ratio}",
-            one.by.told(load),
-            capital(why)
-        ));
+    if let (Some(predicted), Some(why)) = (predicted(one), &one.prediction) {
+        told.push(format!("{predicted} {}.", capital(why)));
     }
     told.extend(confirmed(one));
     if let (Some(limit), Some(why)) = (one.limit, &one.limit_told) {

@@ -118,3 +118,59 @@ fn paced_below(arm: &Arm, capacity: Option<Capacity>) -> bool {
     let pace = arm.client.rate.zip(capacity);
     pace.is_some_and(|(rate, one)| rate.as_f64() <= one.per_s)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predicted(backlog: u32, more: &str) -> Option<(f64, String)> {
+        let text = format!(
+            "title = \"t\"\nwhy = \"w\"\nserver.backlog = {backlog}\nserver.accept-delay = \"10ms\"\nclient.timeout = \"2s\"\n{more}"
+        );
+        let arm: Arm = toml::from_str(&text).unwrap();
+        let places = f64::from(backlog) + 1.0;
+        prediction(&arm, places, Capacity::by_settings(&arm))
+    }
+
+    /// 100 are accepted per second, so 200 within the timeout: the lower of that and of the places decides.
+    #[test]
+    fn the_lower_of_two_limits_decides_and_is_named() {
+        let (rate, closed) = (
+            "client.rate = \"50/s\"\nclient.duration = \"4s\"",
+            "client.concurrency = 5\nclient.duration = \"4s\"",
+        );
+        for (backlog, load, decides, expected) in [
+            (64, "client.connections = 9", "places", 66.0),
+            (1_024, "client.connections = 9", "accept rate", 201.0),
+            (64, closed, "places", 65.0),
+            (1_024, closed, "accept rate", 200.0),
+            (64, rate, "places", 116.25),
+            (1_024, rate, "accept rate", 150.0),
+        ] {
+            let more = if load == closed || load == rate {
+                format!("{load}\nclient.connections = 200")
+            } else {
+                load.to_owned()
+            };
+            let (at, told) = predicted(backlog, &more).unwrap();
+            assert!((at - expected).abs() < 1e-9, "{told}: {at}");
+            assert!(told.contains(decides) && told.contains("decide"), "{told}");
+        }
+    }
+
+    /// Who waits for no answer has no patience, and who is paced below the accept rate builds no queue.
+    #[test]
+    fn without_patience_or_without_a_queue() {
+        let silent = "protocol.speaks-first = \"nobody\"\nclient.connections = 9";
+        assert_eq!(predicted(1_024, silent).map(|one| one.0), Some(1_026.0));
+        let paced = |rate: u32| {
+            let more = format!(
+                "client.concurrency = 5\nclient.rate = \"{rate}/s\"\nclient.duration = \"4s\"\nclient.connections = 5"
+            );
+            predicted(64, &more).map(|one| one.0)
+        };
+        assert_eq!((paced(90), paced(110)), (None, Some(65.0)));
+        let four = "server.acceptors = 4\nclient.connections = 9";
+        assert_eq!(predicted(1_024, four).map(|one| one.0), Some(804.0));
+    }
+}

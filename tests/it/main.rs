@@ -10,6 +10,7 @@ mod counters;
 mod diff;
 mod doctor;
 mod ladder;
+mod load;
 mod pipeline;
 mod requests;
 mod schema;

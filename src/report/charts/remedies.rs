@@ -130,11 +130,12 @@ fn told(arm: &ArmResult) -> String {
     format!("{}, {}", emptied(arm), overflows(arm))
 }
 
-/// The quickest arm without an overflow, and the slowest with one.
+/// The quickest arm without an overflow, the slowest with one, and one whose queue never was.
 fn title(story: &Story<'_>) -> String {
     let known: Vec<(&ArmStory<'_>, f64)> = story
         .arms
         .iter()
+        .filter(|arm| median(arm.result, "recv-q-final") == Some(0.0))
         .filter_map(|arm| Some((arm, median(arm.result, "queue-empty-ms")?)))
         .collect();
     let clean = |(arm, _): &&(&ArmStory<'_>, f64)| arm.overflows() == Some(0.0);
@@ -142,12 +143,12 @@ fn title(story: &Story<'_>) -> String {
         .iter()
         .filter(clean)
         .min_by(|a, b| a.1.total_cmp(&b.1));
-    let best = best.or_else(|| known.iter().min_by(|a, b| a.1.total_cmp(&b.1)));
-    let worst = known.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let overflowed = known.iter().filter(|one| !clean(one));
+    let worst = overflowed.max_by(|a, b| a.1.total_cmp(&b.1));
     let unending = story
         .arms
         .iter()
-        .find(|arm| median(arm.result, "queue-empty-ms").is_none());
+        .find(|arm| median(arm.result, "recv-q-final").is_some_and(|n| n > 0.0));
     let of = |(arm, ms): &(&ArmStory<'_>, f64)| {
         format!(
             "{} after {} ({})",
@@ -156,15 +157,9 @@ fn title(story: &Story<'_>) -> String {
             arm.overflowed()
         )
     };
-    match (best, unending, worst) {
-        (Some(best), Some(never), _) => {
-            format!("Queue empty for good: {}; never: {}", of(best), never.label)
-        }
-        (Some(best), None, Some(worst)) => {
-            format!("Queue empty for good: {}, {}", of(best), of(worst))
-        }
-        _ => "No queue was seen empty for good".into(),
-    }
+    let mut told: Vec<String> = best.into_iter().chain(worst).map(of).collect();
+    told.extend(unending.map(|arm| format!("never in {}", arm.label)));
+    format!("Queue empty for good: {}", told.join(", "))
 }
 
 fn lane<'a>(arm: &'a ArmStory<'a>, colour: Rgb, horizon_us: u64, columns: f64) -> Lane<'a> {
@@ -174,13 +169,13 @@ fn lane<'a>(arm: &'a ArmStory<'a>, colour: Rgb, horizon_us: u64, columns: f64) -
         .trials
         .iter()
         .filter(|one| one.status == Status::Ok);
-    let empty_ms = valid.next().and_then(|trial| trial.load.queue_empty_ms);
+    let emptied_ms = valid.next().and_then(|trial| trial.load.queue_empty_ms);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a time of a trial"
     )]
-    let empty_us = empty_ms.map(|ms| (ms * 1_000.0) as u64);
+    let empty_us = emptied_ms.map(|ms| (ms * 1_000.0) as u64);
     let (depth, ended_us) = depth.unzip();
     Lane {
         arm,

@@ -7,7 +7,7 @@ use super::story::Story;
 use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure};
 use crate::arm::LoadKind;
-use crate::report::staircase::{holds_for_a_while, sentences, surely_holds};
+use crate::report::staircase::{holds_for_a_while, in_a_line, sentences, surely_holds};
 use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step, median};
 
 /// A line through all steps: its colour, whether it is dashed, and its value at each of them.
@@ -74,8 +74,8 @@ fn chart(
     const BETWEEN: f64 = 14.0;
     let title = title(staircase);
     let told = sentences(staircase);
-    let subtitle = told.get(1).map_or("", String::as_str);
-    let (mut scene, content) = frame::frame(&story.setting, &title, subtitle, size, theme);
+    let subtitle = in_a_line(staircase);
+    let (mut scene, content) = frame::frame(&story.setting, &title, &subtitle, size, theme);
     let content = frame::legend(&mut scene, content, &legend(theme, staircase));
     let panels = panels(staircase, results, theme);
     let body = Area {
