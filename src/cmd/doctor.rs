@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::{here, print, print_json, raise_descriptor_limit, width};
@@ -11,6 +10,7 @@ use crate::cli::DoctorArgs;
 use crate::doctor::{KernelSurface, OTHERS, Row, Verdict, examine, needs};
 use crate::error::Error;
 use crate::netns::{self, KernelSteps, Steps};
+use crate::report::wrapped;
 
 #[derive(Serialize)]
 struct Report {
@@ -74,29 +74,28 @@ pub(super) fn before_run(arms: &[Arm]) {
     }
 }
 
+/// A line for each check; a detail that has no room beside its verdict stands below, so that no path is broken.
 fn table(report: &Report, width: usize) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    let names = report.checks.iter().map(|row| row.name.len());
+    let widest = names.max().unwrap_or(0);
+    let mut text = String::new();
     for row in &report.checks {
+        let head = format!("{:widest$}  {:10}", row.name, row.verdict);
         let mut detail = row.detail.clone();
         if let Some(errno) = row.errno.as_ref().filter(|errno| !detail.contains(*errno)) {
             detail += &format!(" [{errno}]");
         }
+        let line = format!("{head}  {detail}");
+        text += &if line.chars().count() <= width {
+            format!("{}\n", line.trim_end())
+        } else {
+            let detail = wrapped(&format!("    {detail}"), width, "  ");
+            format!("{}\n{detail}", head.trim_end())
+        };
         for way in &row.ways_out {
-            detail += &format!("\n- {way}");
+            text += &wrapped(&format!("    - {way}"), width, "  ");
         }
-        table.add_row([row.name.clone(), row.verdict.to_string(), detail]);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
     let failing = report
         .checks
         .iter()
@@ -105,5 +104,5 @@ fn table(report: &Report, width: usize) -> String {
         0 => "Everything that the arms need works here.".to_owned(),
         n => format!("{n} of the checks fail; arms that do not need them run."),
     };
-    format!("{}\n\n{sum}\n", lines.join("\n"))
+    format!("{text}\n{sum}\n")
 }

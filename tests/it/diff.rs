@@ -277,3 +277,35 @@ fn what_is_not_valid_is_left_out() {
         "{out}"
     );
 }
+
+/// Without a terminal everything that reads stored runs prints for 80 columns.
+#[test]
+fn no_line_is_wider_than_80_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, kernel) in [("before", "6.18.0"), ("after", "6.19.0")] {
+        let one = arm("one", 100, "");
+        store(&folder.path().join(name), one, kernel, &[50]);
+    }
+    for arguments in [
+        &["diff", "before", "after", "--allow-different-setup"][..],
+        &["report", "before", "--no-charts"],
+        &["ladder", "before"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_backlog-lab"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("the program starts");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        let printed = text(&output.stdout);
+        assert!(printed.lines().count() > 5, "{arguments:?}: {printed}");
+        for line in printed.lines() {
+            assert!(line.chars().count() <= 80, "{arguments:?}: {line}");
+        }
+    }
+}
