@@ -14,6 +14,7 @@ use backlog_lab::plan::{Plan, Trial};
 use backlog_lab::report;
 use backlog_lab::result::{Results, Status, results};
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
+use serde_json::Value;
 
 /// A lab that answers each trial by its arm's name.
 pub(crate) struct Scripted<F>(pub(crate) F);
@@ -333,6 +334,30 @@ fn missing_counters_are_unknown_and_said_so() {
         "{}",
         result.verdict.text
     );
+}
+
+/// K43: a counter that an old kernel lacks is unknown, in the document `null`, and the others are as they are.
+#[test]
+fn a_counter_that_the_kernel_lacks_is_null() {
+    let result = one("", 1, || {
+        let mut readings = measured(vec![attempt(0, 1, Ended::Answered)], Vec::new());
+        for (after, value) in [
+            (&mut readings.server.counters.before, 7),
+            (&mut readings.server.counters.after, 9),
+        ] {
+            let counters = after.as_mut().expect("counters");
+            counters.remove("TcpExt.TCPReqQFullDrop");
+            counters.insert("TcpExt.TCPPrequeued".into(), Some(value));
+            counters.insert("TcpExt.ListenOverflows".into(), Some(value));
+        }
+        readings
+    });
+    let document = serde_json::to_value(&result.trials[0].counters).expect("JSON");
+    let server = document["server"].as_object().expect("counters");
+    assert_eq!(server.get("TcpExt.TCPReqQFullDrop"), Some(&Value::Null));
+    assert_eq!(server["TcpExt.ListenOverflows"], 2);
+    assert_eq!(server["TcpExt.TCPPrequeued"], 2);
+    assert_eq!(document["problem"], Value::Null);
 }
 
 /// A kernel that emulates the counter files with zeros must not be believed.
