@@ -457,7 +457,7 @@ fn exit_codes_have_an_order() {
 
 /// Whatever the arms, no line is wider than the terminal and the columns stay columns.
 #[test]
-fn tables_fit_80_and_120_columns() {
+fn tables_fit_the_terminal() {
     let ends = [
         Ended::Answered,
         Ended::WrongAnswer,
@@ -489,11 +489,15 @@ fn tables_fit_80_and_120_columns() {
         let results = run(
             names
                 .iter()
-                .map(|name| arm(name, 5, "[expect]\nlocal-limit = \"0..=1\""))
+                .map(|name| {
+                    let more = "[expect]\nlocal-limit = \"0..=1\"\n[published]\nsource = \"s\"\nok = 200\n\
+                        \"TcpExt.ListenOverflows\" = 357";
+                    arm(name, 5, more)
+                })
                 .collect(),
             &lab,
         );
-        for width in [80, 120] {
+        for width in [80, 100, 105, 110, 120] {
             let table = report::comparison(&results, width);
             for line in table
                 .lines()
