@@ -118,7 +118,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
                 at_us: vec![0, 1_000],
                 recv_q: vec![0, 1],
                 drops: vec![Some(0), None],
-                missed: 0,
+                ..Samples::default()
             },
             after: look,
             closed_us: None,
@@ -334,6 +334,24 @@ fn missing_counters_are_unknown_and_said_so() {
         "{}",
         result.verdict.text
     );
+}
+
+/// A program can listen again: the trial says that its limit changed.
+#[test]
+fn a_limit_that_changes_is_said() {
+    let changing = || {
+        let mut readings = measured(vec![attempt(0, 1, Ended::Answered)], Vec::new());
+        let listener = &mut readings.listeners[0];
+        listener.samples.at_us = vec![0, 10, 20];
+        listener.samples.recv_q = vec![0; 3];
+        listener.samples.drops = vec![Some(0); 3];
+        listener.samples.send_q = vec![(0, listener.before.send_q), (20, 2)];
+        readings
+    };
+    let before = changing().listeners[0].before.send_q;
+    let notes = &one("", 1, changing).trials[0].notes;
+    let told = format!("{before}, then 2");
+    assert!(notes.iter().any(|note| note.contains(&told)), "{notes:?}");
 }
 
 /// K43: a counter that an old kernel lacks is unknown, in the document `null`, and the others are as they are.
