@@ -24,7 +24,7 @@ pub const DEFAULT_ARMS: [&str; 3] = ["arm-a", "arm-b", "arm-c"];
 )]
 #[command(
     after_help = "Exit codes: 0 all well; 1 an expectation was not met; 2 usage or arm file; 3 this machine \
-    does not allow an arm, or hides what it needs; 4 a trial failed or is invalid, or a file could not be written; 130, 143 \
+    does not allow an arm that was asked for, by name or as one of a folder, or hides what it needs; 4 a trial failed or is invalid, or a file could not be written; 130, 143 \
     interrupted, with a partial report."
 )]
 pub struct Cli {

@@ -245,8 +245,7 @@ pub struct Listener {
     pub before: Look,
     /// The looks while they ran.
     pub samples: Samples,
-    /// The look after the last client has ended and the server has stopped; of a socket that was closed before,
-    /// the last look.
+    /// The look after the last client and the server have ended; of a socket that was closed before, the last one.
     pub after: Look,
     /// When the server closed it, if it did so before the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,6 +276,9 @@ pub struct Samples {
     pub recv_q: Vec<u32>,
     /// The drop counter at each look.
     pub drops: Vec<Option<u32>>,
+    /// Send-Q, the limit in force: each value with the time of the first look that saw it. A program can listen again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub send_q: Vec<(u64, u32)>,
 }
 
 /// What the server's kernel held for a client's connection.

@@ -104,10 +104,23 @@ fn in_words(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
         ("unknown field", "unknown key"),
         ("missing field", "missing key"),
         ("unknown variant", "unknown word"),
-        ("expected i32", "expected a whole number"),
-        ("expected u32", "expected a whole number, at least 0"),
+        ("unit variant, expected string only", "a word is expected"),
+        ("expected a map", "expected a table"),
+        (
+            "expected i32",
+            "expected a whole number from -2147483648 to 2147483647",
+        ),
+        (
+            "expected u32",
+            "expected a whole number from 0 to 4294967295",
+        ),
+        ("expected u16", "expected a whole number from 0 to 65535"),
     ] {
         message = message.replace(theirs, ours);
+    }
+    // The name of a type is nothing to whoever writes a file.
+    if let Some((before, _)) = message.split_once("expected struct ") {
+        message = format!("{before}expected a table");
     }
     // The message names the wrong word first and then those that are known.
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -171,7 +184,13 @@ impl Catalog {
             .map(|(name, text)| ((*name).to_owned(), Source::new(name, text)))
             .collect();
         if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
-            for source in read_folder(folder)? {
+            let files = read_folder(folder);
+            if !files.problems.is_empty() {
+                return Err(ArmError {
+                    problems: files.problems,
+                });
+            }
+            for source in files.sources {
                 found.insert(source.name.clone(), source);
             }
         }
@@ -206,21 +225,18 @@ impl Catalog {
     fn look_up(&self, words: &[String]) -> (Vec<Source>, Vec<String>) {
         let (mut sources, mut problems) = (Vec::<Source>::new(), Vec::new());
         for word in words {
-            match self.find(word) {
-                Err(error) => problems.extend(error.problems),
-                Ok(found) => {
-                    for source in found {
-                        match sources.iter().find(|other| other.name == source.name) {
-                            Some(other) if *other == source => {}
-                            Some(other) => problems.push(format!(
-                                "{} and {} are both named {}",
-                                other.place(),
-                                source.place(),
-                                source.name
-                            )),
-                            None => sources.push(source),
-                        }
-                    }
+            let found = self.find(word);
+            problems.extend(found.problems);
+            for source in found.sources {
+                match sources.iter().find(|other| other.name == source.name) {
+                    Some(other) if *other == source => {}
+                    Some(other) => problems.push(format!(
+                        "{} and {} are both named {}",
+                        other.place(),
+                        source.place(),
+                        source.name
+                    )),
+                    None => sources.push(source),
                 }
             }
         }
@@ -228,19 +244,19 @@ impl Catalog {
     }
 
     /// The arm files that a word names: an arm or a group of them, a file, a folder.
-    fn find(&self, word: &str) -> Result<Vec<Source>, ArmError> {
+    fn find(&self, word: &str) -> Found {
         let path = Path::new(word);
         if path
             .extension()
             .is_some_and(|extension| extension == "toml")
         {
-            return read_file(path, name_of(path)).map(|source| vec![source]);
+            return read_file(path, name_of(path));
         }
         let name = word.trim_end_matches('/');
         if let Some(folder) = &self.folder {
             let file = folder.join(format!("{name}.toml"));
             if file.is_file() {
-                return read_file(&file, name.to_owned()).map(|source| vec![source]);
+                return read_file(&file, name.to_owned());
             }
             let group = folder.join(name);
             if !name.is_empty() && group.is_dir() {
@@ -254,18 +270,41 @@ impl Catalog {
             .map(|(name, text)| Source::new(name, text))
             .collect();
         if !carried.is_empty() {
-            return Ok(carried);
+            return Found {
+                sources: carried,
+                problems: Vec::new(),
+            };
         }
         if path.is_dir() {
             return read_folder(path);
         }
-        let known = self.all()?;
-        let hint = did_you_mean(name, known.iter().map(|source| source.name.as_str()));
-        Err(ArmError {
-            problems: vec![format!(
-                "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
-            )],
-        })
+        if path.exists() {
+            return read_file(path, name_of(path));
+        }
+        let hint = match self.all() {
+            Ok(known) => did_you_mean(name, known.iter().map(|source| source.name.as_str())),
+            // A folder that cannot be read is said beside the name, not instead of it.
+            Err(_) => String::new(),
+        };
+        Found::problem(format!(
+            "there is no arm, file or folder \"{word}\"{hint} (`backlog-lab list` shows the arms)"
+        ))
+    }
+}
+
+/// What was found, and what could not be read beside it: a bad file hides no other bad one.
+#[derive(Default)]
+struct Found {
+    sources: Vec<Source>,
+    problems: Vec<String>,
+}
+
+impl Found {
+    fn problem(problem: String) -> Self {
+        Self {
+            sources: Vec::new(),
+            problems: vec![problem],
+        }
     }
 }
 
@@ -289,42 +328,40 @@ fn name_of(path: &Path) -> String {
     parts[below.min(parts.len().saturating_sub(1))..].join("/")
 }
 
-fn read_file(path: &Path, name: String) -> Result<Source, ArmError> {
+fn read_file(path: &Path, name: String) -> Found {
     match fs::read_to_string(path) {
-        Ok(text) => Ok(Source {
-            name,
-            file: Some(path.to_owned()),
-            text,
-        }),
-        Err(error) => Err(ArmError {
-            problems: vec![format!("cannot read arm file {}: {error}", path.display())],
-        }),
+        Ok(text) => Found {
+            sources: vec![Source {
+                name,
+                file: Some(path.to_owned()),
+                text,
+            }],
+            problems: Vec::new(),
+        },
+        Err(error) => Found::problem(format!("cannot read arm file {}: {error}", path.display())),
     }
 }
 
 /// Every `.toml` file below a folder, in the order of the names.
-fn read_folder(folder: &Path) -> Result<Vec<Source>, ArmError> {
+fn read_folder(folder: &Path) -> Found {
     let mut files = Vec::new();
-    collect(folder, &mut files).map_err(|(path, error)| ArmError {
-        problems: vec![format!("cannot read folder {}: {error}", path.display())],
-    })?;
+    if let Err((path, error)) = collect(folder, &mut files) {
+        return Found::problem(format!("cannot read folder {}: {error}", path.display()));
+    }
     files.sort();
     if files.is_empty() {
-        return Err(ArmError {
-            problems: vec![format!(
-                "folder {} holds no arm file (*.toml)",
-                folder.display()
-            )],
-        });
+        return Found::problem(format!(
+            "folder {} holds no arm file (*.toml)",
+            folder.display()
+        ));
     }
-    let (mut sources, mut problems) = (Vec::new(), Vec::new());
+    let mut all = Found::default();
     for file in &files {
-        match read_file(file, name_of_in(file, folder)) {
-            Ok(source) => sources.push(source),
-            Err(error) => problems.extend(error.problems),
-        }
+        let found = read_file(file, name_of_in(file, folder));
+        all.sources.extend(found.sources);
+        all.problems.extend(found.problems);
     }
-    without(problems).map(|()| sources)
+    all
 }
 
 /// Below a folder that is no part of an `arms` folder, the path below that folder is the name.

@@ -410,12 +410,6 @@ impl Arm {
             }
             _ => {}
         }
-        if client.threads() > MOST_WORKERS {
-            return Err(format!(
-                "client.workers = {}: at most {MOST_WORKERS} threads; engine = \"async\" needs one",
-                client.threads()
-            ));
-        }
         if client.timeout == Span::default() {
             return Err("client.timeout must be longer than 0s".into());
         }
@@ -424,6 +418,12 @@ impl Arm {
         self.check_sources()?;
         self.check_ports()?;
         self.check_requests()?;
+        if client.threads() > MOST_WORKERS {
+            return Err(format!(
+                "client.workers = {}: at most {MOST_WORKERS} threads; engine = \"async\" needs one",
+                client.threads()
+            ));
+        }
         if let Some(own) = self.server.own() {
             own.answer.check(&self.protocol)?;
             self.check_family(own)?;

@@ -52,17 +52,36 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let allowed = "a duration such as \"80ms\", \"1.4s\" or \"2m\", at most one day";
-        let parsed: SignedDuration = text
-            .parse()
-            .map_err(|_| format!("\"{text}\" is not {allowed}"))?;
+        let negative = || format!("\"{text}\" is negative; allowed: {allowed}");
+        let too_long = || format!("\"{text}\" is too long; allowed: {allowed}");
+        let Ok(parsed) = text.parse::<SignedDuration>() else {
+            return Err(match sign_of_an_overflow(text) {
+                Some(true) => negative(),
+                Some(false) => too_long(),
+                None => format!("\"{text}\" is not {allowed}"),
+            });
+        };
         if parsed.is_negative() {
-            return Err(format!("\"{text}\" is negative; allowed: {allowed}"));
+            return Err(negative());
         }
         match u64::try_from(parsed.as_micros()) {
             Ok(us) if us <= LONGEST_US => Ok(Self { us }),
-            _ => Err(format!("\"{text}\" is too long; allowed: {allowed}")),
+            _ => Err(too_long()),
         }
     }
+}
+
+/// Whether a text that could not be read is a duration all the same, of a number that is too large for any unit: then
+/// whether it is negative.
+fn sign_of_an_overflow(text: &str) -> Option<bool> {
+    let (is_negative, size) = match text.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, text),
+    };
+    let is_digit = |c: char| c.is_ascii_digit();
+    let unit = size.trim_start_matches(is_digit);
+    let one: Result<SignedDuration, _> = format!("1{unit}").parse();
+    (size.starts_with(is_digit) && one.is_ok()).then_some(is_negative)
 }
 
 impl fmt::Display for Span {
@@ -148,7 +167,11 @@ mod tests {
             ("", "not a duration"),
             ("2 fortnights", "not a duration"),
             ("25h", "too long"),
-            ("99999999999999999h", "not a duration"),
+            ("99999999999999999h", "too long"),
+            ("99999999999999999999999s", "too long"),
+            ("18446744073709551615us", "too long"),
+            ("-99999999999999999999999s", "negative"),
+            ("1e400s", "not a duration"),
         ] {
             let error = text.parse::<Span>().unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

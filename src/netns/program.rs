@@ -36,6 +36,8 @@ pub struct Launch {
     pub open_files: Option<u64>,
     /// What becomes of what it prints.
     pub output: Output,
+    /// A folder that vanishes with it when the lab is killed, and cannot remove it.
+    pub left_behind: Option<PathBuf>,
 }
 
 /// What becomes of what a program prints.
@@ -56,6 +58,7 @@ impl Launch {
             environment: BTreeMap::new(),
             open_files: None,
             output: Output::Shown,
+            left_behind: None,
         }
     }
 
@@ -341,6 +344,6 @@ fn spawn(launch: &Launch, done: OwnedFd) -> Result<Child, NetnsError> {
     if let Some(most) = launch.open_files {
         sys::limit_files(&mut command, most);
     }
-    sys::contain(&mut command, done);
+    sys::contain(&mut command, done, launch.left_behind.clone());
     command.spawn().map_err(failed)
 }

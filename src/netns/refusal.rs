@@ -25,8 +25,8 @@ struct Settings {
 
 const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
 const DEBIAN: &str = "kernel.unprivileged_userns_clone";
-const MAX_USER: &str = "user.max_user_namespaces";
-const MAX_NET: &str = "user.max_net_namespaces";
+pub(super) const MAX_USER: &str = "user.max_user_namespaces";
+pub(super) const MAX_NET: &str = "user.max_net_namespaces";
 
 impl Refusal {
     /// A refusal of `step` with the settings that `read` finds by dotted name.

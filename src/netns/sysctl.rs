@@ -180,7 +180,10 @@ fn set(name: &str, wanted: &str) -> Result<(), SysctlError> {
             _ => SysctlError::Rejected {
                 name,
                 wanted,
-                reason: error.to_string(),
+                reason: match error.raw_os_error() {
+                    Some(errno) => Errno::from_raw(errno).to_string(),
+                    None => error.to_string(),
+                },
             },
         });
     }

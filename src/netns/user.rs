@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 
 use super::Refusal;
+use super::refusal::{MAX_NET, MAX_USER};
 
 /// What entering a user namespace asks of the system; a seam, so that every refusal can be staged.
 pub trait Steps {
@@ -25,6 +27,15 @@ pub trait Steps {
 #[derive(Debug, Clone, Copy)]
 pub struct KernelSteps;
 
+/// The limits on namespaces that held before a user namespace was entered. They go on to hold, and inside only the
+/// new namespace's own can be read, which are unlimited.
+static OUTER_LIMITS: OnceLock<[(&str, Option<String>); 2]> = OnceLock::new();
+
+fn read_sysctl(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
+    Some(text.trim().to_owned())
+}
+
 impl Steps for KernelSteps {
     fn has_sys_admin(&self) -> bool {
         const CAP_SYS_ADMIN: u32 = 21;
@@ -36,6 +47,9 @@ impl Steps for KernelSteps {
     }
 
     fn unshare(&self, flags: CloneFlags) -> Result<(), Errno> {
+        if flags.contains(CloneFlags::CLONE_NEWUSER) {
+            OUTER_LIMITS.get_or_init(|| [MAX_USER, MAX_NET].map(|name| (name, read_sysctl(name))));
+        }
         unshare(flags)
     }
 
@@ -44,8 +58,11 @@ impl Steps for KernelSteps {
     }
 
     fn sysctl(&self, name: &str) -> Option<String> {
-        let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
-        Some(text.trim().to_owned())
+        let mut outer = OUTER_LIMITS.get().into_iter().flatten();
+        match outer.find(|(limit, _)| *limit == name) {
+            Some((_, value)) => value.clone(),
+            None => read_sysctl(name),
+        }
     }
 }
 

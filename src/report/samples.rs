@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use crate::observation::Observation;
+use crate::observation::{Listener, Observation};
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -40,7 +40,7 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
                     address: listener.address,
                     at_us,
                     recv_q,
-                    send_q: listener.before.send_q,
+                    send_q: limit_at(listener, at_us),
                     drops,
                 };
                 rows.serialize(row)
@@ -49,4 +49,11 @@ pub(super) fn csv(observations: &[Observation]) -> Vec<u8> {
         }
     }
     rows.into_inner().expect("memory takes every byte")
+}
+
+/// Send-Q as the look at this time saw it.
+fn limit_at(listener: &Listener, at_us: u64) -> u32 {
+    let mut seen = listener.samples.send_q.iter().rev();
+    let found = seen.find(|(since, _)| *since <= at_us);
+    found.map_or(listener.before.send_q, |(_, limit)| *limit)
 }

@@ -81,9 +81,9 @@ const COLUMNS: &[Column] = &[
         cell: idle,
     },
     Column {
-        heading: "wasted accepts",
+        heading: "accepts:wasted/all",
         shown: Shown::Wide,
-        cell: |arm| figure(arm, "wasted-accepts", 0),
+        cell: accepts,
     },
     Column {
         heading: "listen drops",
@@ -129,8 +129,8 @@ pub fn comparison(results: &Results, width: usize) -> String {
     if results.arms.iter().all(|arm| arm.settings.client.is_tool()) {
         return tools;
     }
-    let layout = |classes: usize, name_beside: bool| {
-        let (heads, rows) = cells_with(results, width >= WIDE, classes);
+    let layout = |more: usize, classes: usize, name_beside: bool| {
+        let (heads, rows) = cells_with(results, more, classes);
         if name_beside {
             return lines(&heads, &rows);
         }
@@ -150,12 +150,19 @@ pub fn comparison(results: &Results, width: usize) -> String {
         (CLASSES.len(), true),
         (FEW_CLASSES, true),
         (CLASSES.len(), false),
+        (FEW_CLASSES, false),
     ];
-    let table = layouts
-        .into_iter()
-        .map(|(classes, beside)| layout(classes, beside))
+    let is_more = |column: &&Column| column.shown == Shown::Wide;
+    let most = match width {
+        WIDE.. => COLUMNS.iter().filter(is_more).count(),
+        _ => 0,
+    };
+    let table = (0..=most)
+        .rev()
+        .flat_map(|more| layouts.map(|(classes, beside)| (more, classes, beside)))
+        .map(|(more, classes, beside)| layout(more, classes, beside))
         .find(fits)
-        .unwrap_or_else(|| layout(FEW_CLASSES, false));
+        .unwrap_or_else(|| layout(0, FEW_CLASSES, false));
     let trials = results
         .arms
         .iter()
@@ -230,11 +237,12 @@ fn heading_lines(heads: &[String]) -> [Vec<String>; 2] {
 
 /// Headings and rows, with a column for every failure class that occurred.
 pub(super) fn cells(results: &Results, wide: bool) -> (Vec<String>, Vec<Vec<String>>) {
-    cells_with(results, wide, CLASSES.len())
+    cells_with(results, if wide { COLUMNS.len() } else { 0 }, CLASSES.len())
 }
 
-/// Headings and rows. Of more failure classes than `most`, the rarer ones share a column.
-fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
+/// Headings and rows, with so many of the columns for wide terminals. Of more failure classes than `most`, the rarer
+/// ones share a column.
+fn cells_with(results: &Results, more: usize, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
     let is_paced = has_load_over_time(results);
     let total = |class: Outcome| -> u32 {
         let trials = results.arms.iter().flat_map(|arm| &arm.trials);
@@ -251,9 +259,14 @@ fn cells_with(results: &Results, wide: bool, most: usize) -> (Vec<String>, Vec<V
         shared = own.split_off(most);
         own.sort_unstable();
     }
+    let mut wide = 0;
     let columns: Vec<_> = COLUMNS
         .iter()
-        .filter(|column| column.shown.in_table(wide, is_paced))
+        .filter(|column| {
+            let is_shown = column.shown.in_table(wide < more, is_paced);
+            wide += usize::from(column.shown == Shown::Wide);
+            is_shown
+        })
         .collect();
     let mut heads = vec![NAME.to_owned(), columns[0].heading.to_owned()];
     heads.extend(own.iter().map(ToString::to_string));
@@ -300,6 +313,15 @@ fn ok(arm: &ArmResult) -> String {
         Some(trial) if arm.summary.is_empty() => trial.status.to_string(),
         _ => format!("{}/{}", figure(arm, "ok", 0), figure(arm, "attempts", 0)),
     }
+}
+
+/// Accepted is not answered: how many were accepted for clients that had given up, of all that were accepted.
+fn accepts(arm: &ArmResult) -> String {
+    format!(
+        "{}/{}",
+        figure(arm, "wasted-accepts", 0),
+        figure(arm, "accepted", 0)
+    )
 }
 
 /// Whether any arm has an open or a closed loop.

@@ -15,6 +15,17 @@ const GAUGES: &[&str] = &[
     "Ip.DefaultTTL",
 ];
 
+/// What the lab reckons with. An old kernel that lacks one leaves it unknown, which is said, and no zero.
+const RECKONED_WITH: &[&str] = &[
+    "TcpExt.ListenDrops",
+    "TcpExt.ListenOverflows",
+    "TcpExt.SyncookiesRecv",
+    "TcpExt.SyncookiesSent",
+    "TcpExt.TCPReqQFullDoCookies",
+    "TcpExt.TCPReqQFullDrop",
+    "TcpExt.TCPSynRetrans",
+];
+
 /// The counters' growth in a trial that sent so many first SYNs, and the names of those that fell.
 pub(super) fn counters(
     measured: &Measured,
@@ -43,10 +54,16 @@ pub(super) fn counters(
     let known = |counters: BTreeMap<String, Option<i64>>| {
         // What does not move tells nothing: unknown, not zero.
         let still = problem.is_some();
-        counters
-            .into_iter()
-            .map(|(name, delta)| (name, delta.filter(|delta| !still || *delta != 0)))
-            .collect()
+        let mut all: BTreeMap<_, _> = RECKONED_WITH
+            .iter()
+            .map(|name| ((*name).to_owned(), None))
+            .collect();
+        all.extend(
+            counters
+                .into_iter()
+                .map(|(name, delta)| (name, delta.filter(|delta| !still || *delta != 0))),
+        );
+        all
     };
     let counters = Counters {
         shared: measured.client.is_none(),

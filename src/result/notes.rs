@@ -51,6 +51,19 @@ pub(super) fn notes(
             "the capture holds the first {captured} of {all} packets (--capture)"
         ));
     }
+    for listener in &measured.listeners {
+        let limits = std::iter::once(listener.before.send_q)
+            .chain(listener.samples.send_q.iter().map(|(_, limit)| *limit));
+        let mut limits: Vec<String> = limits.map(|limit| limit.to_string()).collect();
+        limits.dedup();
+        if limits.len() > 1 {
+            notes.push(format!(
+                "the limit in force of {} changed during the trial, by a second listen(): {}; the capacity shown is the first one's",
+                listener.address,
+                limits.join(", then ")
+            ));
+        }
+    }
     notes.extend(measured.program.iter().flat_map(of_program));
     for (name, how) in &measured.server.measured_sysctls {
         notes.push(format!("{name} is {how}"));

@@ -33,18 +33,21 @@ impl Started {
                 spec.package.as_deref(),
             )));
         }
-        let (folder, directory) = if let Some(directory) = &spec.directory {
-            (None, PathBuf::from(directory))
-        } else {
-            let folder = Folder::with(spec).map_err(|error| {
+        let folder = match &spec.directory {
+            Some(_) => None,
+            None => Some(Folder::with(spec).map_err(|error| {
                 TrialError::failed(format!("cannot make a folder for the program: {error}"))
-            })?;
-            let path = folder.0.clone();
-            (Some(folder), path)
+            })?),
         };
+        let left_behind = folder.as_ref().map(|folder| folder.0.clone());
         let launch = Launch {
             command: spec.command.iter().map(Into::into).collect(),
-            directory: Some(directory),
+            directory: spec
+                .directory
+                .as_ref()
+                .map(PathBuf::from)
+                .or_else(|| left_behind.clone()),
+            left_behind,
             environment: spec.environment.clone(),
             open_files: spec.nofile,
             output: Output::Kept,

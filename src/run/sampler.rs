@@ -86,6 +86,13 @@ impl Sampler {
                             samples.at_us.push(at_us);
                             samples.recv_q.push(look.recv_q);
                             samples.drops.push(look.drops);
+                            if samples
+                                .send_q
+                                .last()
+                                .is_none_or(|(_, is)| *is != look.send_q)
+                            {
+                                samples.send_q.push((at_us, look.send_q));
+                            }
                         } else if n > 0 || !watched.closes_first {
                             broke_off = Some(format!(
                                 "a socket on {} no longer listens",

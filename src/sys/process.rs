@@ -1,9 +1,12 @@
 //! Foreign programs: contained in a PID namespace, signalled without a race.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Lets `command` start with no signal blocked, and be killed when the thread that starts it ends, for whatever
 /// reason (`PR_SET_PDEATHSIG`, prctl(2)).
@@ -12,7 +15,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             unblock_signals()?;
-            set_parent_death_signal()
+            set_parent_death_signal(libc::SIGKILL)
         });
     }
 }
@@ -27,9 +30,9 @@ fn unblock_signals() -> io::Result<()> {
     succeeded(result)
 }
 
-fn set_parent_death_signal() -> io::Result<()> {
+fn set_parent_death_signal(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: takes numbers.
-    succeeded(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })
+    succeeded(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })
 }
 
 fn succeeded(result: libc::c_int) -> io::Result<()> {
@@ -67,17 +70,19 @@ impl Broadcast {
 /// the program: when the thread ends, also by SIGKILL, the kernel ends the first process and with it everything
 /// in the namespace (`PR_SET_PDEATHSIG`, `pid_namespaces(7)`).
 ///
-/// A [`Broadcast`] that the first process was asked for has been sent when a byte is written to `done`.
-pub(crate) fn contain(command: &mut Command, done: OwnedFd) {
-    // SAFETY: between fork and exec only async-signal-safe calls are made.
+/// A [`Broadcast`] that the first process was asked for has been sent when a byte is written to `done`. The folder
+/// `left_behind` goes with it when the calling thread ends first, which then cannot remove it.
+pub(crate) fn contain(command: &mut Command, done: OwnedFd, left_behind: Option<PathBuf>) {
+    // SAFETY: between fork and exec only async-signal-safe calls are made by the program's process. The first
+    // process, which never executes another program, allocates at its end, which glibc allows after fork.
     unsafe {
         command.pre_exec(move || {
             unblock_signals()?;
-            set_parent_death_signal()?;
+            set_parent_death_signal(libc::SIGKILL)?;
             match libc::fork() {
                 -1 => Err(io::Error::last_os_error()),
                 0 => Ok(()),
-                program => first_process(program, done.as_raw_fd()),
+                program => first_process(program, done.as_raw_fd(), left_behind.as_deref()),
             }
         });
     }
@@ -118,8 +123,14 @@ pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the thread that started the first process has ended.
+static LEFT_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// The signal that tells the first process so, once it has a handler for it.
+const LEFT_ALONE_SIGNAL: libc::c_int = libc::SIGHUP;
+
 /// Waits for every process of the namespace, then ends with the program's exit status.
-fn first_process(program: libc::pid_t, done: libc::c_int) -> ! {
+fn first_process(program: libc::pid_t, done: libc::c_int, left_behind: Option<&Path>) -> ! {
     // SAFETY: plain system calls. No descriptor but 0 is used afterwards: the pipe on which the parent waits for
     // exec is among those that must be closed. Handlers are in place before that, and make one call each.
     unsafe {
@@ -130,8 +141,14 @@ fn first_process(program: libc::pid_t, done: libc::c_int) -> ! {
                 broadcast as extern "C" fn(libc::c_int) as libc::sighandler_t,
             );
         }
+        libc::signal(
+            LEFT_ALONE_SIGNAL,
+            end_everybody as extern "C" fn(libc::c_int) as libc::sighandler_t,
+        );
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
     }
+    // A failure leaves SIGKILL in its place: then only the folder stays.
+    let _ = set_parent_death_signal(LEFT_ALONE_SIGNAL);
     let mut code = 0;
     loop {
         let mut status = 0;
@@ -144,6 +161,10 @@ fn first_process(program: libc::pid_t, done: libc::c_int) -> ! {
                 128 + libc::WTERMSIG(status)
             };
         } else if ended == -1 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            if let Some(folder) = left_behind.filter(|_| LEFT_ALONE.load(Ordering::Relaxed)) {
+                // Nobody is left to be told of a failure.
+                let _ = fs::remove_dir_all(folder);
+            }
             // SAFETY: ends this process without running anything of the parent's.
             unsafe { libc::_exit(code) }
         }
@@ -165,6 +186,15 @@ extern "C" fn broadcast(asked: libc::c_int) {
         };
         libc::kill(everybody, and_then);
         libc::write(0, [0_u8].as_ptr().cast(), 1);
+    }
+}
+
+/// The first process's handler for the end of the lab: then nothing goes on.
+extern "C" fn end_everybody(_: libc::c_int) {
+    LEFT_ALONE.store(true, Ordering::Relaxed);
+    // SAFETY: an async-signal-safe call; -1 is every process of the namespace but this one.
+    unsafe {
+        libc::kill(-1, libc::SIGKILL);
     }
 }
 

@@ -34,7 +34,11 @@ fn a_bad_arm_file_is_told_in_words() {
             "[server]\nbacklog = \"many\"",
             &["server.backlog", "many", "whole number"],
         ),
-        ("[server]\nbacklog = 99999999999", &["server.backlog"]),
+        (
+            "[server]\nbacklog = 99999999999",
+            &["server.backlog", "from -2147483648 to 2147483647"],
+        ),
+        ("server = 3", &["server", "expected a table"]),
         ("[server]\naccept-delay = \"1s\"", &["backlog"]),
         (
             "[server]\nbacklog = 1\naccept-delay = 80",
@@ -49,12 +53,20 @@ fn a_bad_arm_file_is_told_in_words() {
             &["server.accept-delay", "too long"],
         ),
         (
+            "[server]\nbacklog = 1\naccept-delay = \"99999999999999999999999s\"",
+            &["server.accept-delay", "too long", "one day"],
+        ),
+        (
             "[server]\nbacklog = 1\naccept = \"sometimes\"",
             &["server.accept", "never"],
         ),
         (
             "[server]\nbacklog = 1\naccept = []",
             &["server.accept", "never"],
+        ),
+        (
+            "[server]\nbacklog = 1\n[client]\nstart = 3",
+            &["client.start", "a word is expected"],
         ),
         (
             "[server]\nbacklog = 1\nreuseport = 0",
@@ -103,6 +115,14 @@ fn a_bad_arm_file_is_told_in_words() {
         (
             "[server]\nbacklog = 1\n[client]\nconnections = 30000\nstart = \"one-by-one\"",
             &["30000", "28232", "ip_local_port_range"],
+        ),
+        (
+            "[server]\nbacklog = 1\n[client]\nconnections = 100000",
+            &["client.connections", "100000", "28232 ports"],
+        ),
+        (
+            "[server]\nbacklog = 1\n[client]\nconnections = 99999999999",
+            &["client.connections", "from 0 to 4294967295"],
         ),
         (
             "[server]\nbacklog = 1\n[client]\nconnections = 11\n[sysctl]\n\"net.ipv4.ip_local_port_range\" = \"5000 5009\"",
@@ -180,17 +200,24 @@ fn a_bad_arm_file_is_told_in_words() {
 #[test]
 fn all_bad_files_are_listed_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
+    let arms = folder.path().join("mine");
+    fs::create_dir(&arms).expect("a folder");
     for name in ["one", "two"] {
-        fs::write(folder.path().join(format!("{name}.toml")), "title = 3").expect("a file");
+        fs::write(arms.join(format!("{name}.toml")), "title = 3").expect("a file");
     }
-    let output = lab(
-        folder.path(),
-        &["run", "one.toml", "two.toml", "three.toml"],
-    );
+    fs::write(arms.join("no-text.toml"), [0xff, 0xfe]).expect("a file");
+    fs::write(folder.path().join("four"), "no arm").expect("a file");
+    let output = lab(folder.path(), &["run", "mine", "three.toml", "four"]);
     let error = stderr(&output);
     assert_eq!(output.status.code(), Some(2));
-    for name in ["one.toml", "two.toml", "three.toml"] {
-        assert!(error.contains(name), "{name} is not in: {error}");
+    for words in [
+        "mine/one.toml: title: invalid type",
+        "mine/two.toml: title: invalid type",
+        "cannot read arm file mine/no-text.toml",
+        "cannot read arm file three.toml",
+        "four: TOML parse error",
+    ] {
+        assert!(error.contains(words), "{words} is not in: {error}");
     }
 }
 

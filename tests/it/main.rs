@@ -5,6 +5,8 @@ mod books;
 mod causes;
 mod claims;
 mod cli;
+#[path = "../support/contract.rs"]
+mod contract;
 mod corpus;
 mod counters;
 mod diff;

@@ -14,6 +14,7 @@ use backlog_lab::plan::{Plan, Trial};
 use backlog_lab::report;
 use backlog_lab::result::{Results, Status, results};
 use backlog_lab::run::{Lab, RunFolder, TrialError, execute};
+use serde_json::Value;
 
 /// A lab that answers each trial by its arm's name.
 pub(crate) struct Scripted<F>(pub(crate) F);
@@ -118,7 +119,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
                 at_us: vec![0, 1_000],
                 recv_q: vec![0, 1],
                 drops: vec![Some(0), None],
-                missed: 0,
+                ..Samples::default()
             },
             after: look,
             closed_us: None,
@@ -340,6 +341,48 @@ fn missing_counters_are_unknown_and_said_so() {
     );
 }
 
+/// A program can listen again: the trial says that its limit changed.
+#[test]
+fn a_limit_that_changes_is_said() {
+    let changing = || {
+        let mut readings = measured(vec![attempt(0, 1, Ended::Answered)], Vec::new());
+        let listener = &mut readings.listeners[0];
+        listener.samples.at_us = vec![0, 10, 20];
+        listener.samples.recv_q = vec![0; 3];
+        listener.samples.drops = vec![Some(0); 3];
+        listener.samples.send_q = vec![(0, listener.before.send_q), (20, 2)];
+        readings
+    };
+    let before = changing().listeners[0].before.send_q;
+    let notes = &one("", 1, changing).trials[0].notes;
+    let told = format!("{before}, then 2");
+    assert!(notes.iter().any(|note| note.contains(&told)), "{notes:?}");
+}
+
+/// K43: a counter that an old kernel lacks is unknown, in the document `null`, and the others are as they are.
+#[test]
+fn a_counter_that_the_kernel_lacks_is_null() {
+    let result = one("", 1, || {
+        let mut readings = measured(vec![attempt(0, 1, Ended::Answered)], Vec::new());
+        for (after, value) in [
+            (&mut readings.server.counters.before, 7),
+            (&mut readings.server.counters.after, 9),
+        ] {
+            let counters = after.as_mut().expect("counters");
+            counters.remove("TcpExt.TCPReqQFullDrop");
+            counters.insert("TcpExt.TCPPrequeued".into(), Some(value));
+            counters.insert("TcpExt.ListenOverflows".into(), Some(value));
+        }
+        readings
+    });
+    let document = serde_json::to_value(&result.trials[0].counters).expect("JSON");
+    let server = document["server"].as_object().expect("counters");
+    assert_eq!(server.get("TcpExt.TCPReqQFullDrop"), Some(&Value::Null));
+    assert_eq!(server["TcpExt.ListenOverflows"], 2);
+    assert_eq!(server["TcpExt.TCPPrequeued"], 2);
+    assert_eq!(document["problem"], Value::Null);
+}
+
 /// A kernel that emulates the counter files with zeros must not be believed.
 #[test]
 fn counters_that_do_not_move_are_not_believed() {
@@ -437,7 +480,7 @@ fn exit_codes_have_an_order() {
 
 /// Whatever the arms, no line is wider than the terminal and the columns stay columns.
 #[test]
-fn tables_fit_80_and_120_columns() {
+fn tables_fit_the_terminal() {
     let ends = [
         Ended::Answered,
         Ended::WrongAnswer,
@@ -469,11 +512,15 @@ fn tables_fit_80_and_120_columns() {
         let results = run(
             names
                 .iter()
-                .map(|name| arm(name, 5, "[expect]\nlocal-limit = \"0..=1\""))
+                .map(|name| {
+                    let more = "[expect]\nlocal-limit = \"0..=1\"\n[published]\nsource = \"s\"\nok = 200\n\
+                        \"TcpExt.ListenOverflows\" = 357";
+                    arm(name, 5, more)
+                })
                 .collect(),
             &lab,
         );
-        for width in [80, 120] {
+        for width in [80, 100, 105, 110, 120] {
             let table = report::comparison(&results, width);
             for line in table
                 .lines()

@@ -9,6 +9,7 @@ use backlog_lab::report;
 use backlog_lab::result::results_schema;
 use serde_json::Value;
 
+use crate::contract;
 use crate::pipeline::{Scripted, accept, arm, attempt, measured, run};
 
 fn root() -> &'static Path {
@@ -99,6 +100,13 @@ fn the_schema_refuses_what_the_lab_refuses() {
     ] {
         assert!(!fits(wrong), "{wrong}");
     }
+}
+
+/// A real run's document, read by the listing that other programs go by.
+#[test]
+fn the_example_keeps_the_contract() {
+    let text = fs::read_to_string(root().join("reports/example/results.json")).expect("a file");
+    contract::holds(&serde_json::from_str(&text).expect("JSON"));
 }
 
 #[test]

@@ -22,6 +22,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "cases/k36-a-full-unix-queue-does-not-wait",
             k36_a_full_unix_queue_does_not_wait,
         ),
+        test(
+            "cases/k03-a-refusal-does-not-wait",
+            k03_a_refusal_does_not_wait,
+        ),
         test("cases/k06-two-waves-of-answers", k06_two_waves_of_answers),
         test(
             "cases/k14-the-tail-is-the-overflows",
@@ -54,6 +58,16 @@ fn drops(measured: &Measured) -> u32 {
     let known = listener.before.drops.zip(listener.after.drops);
     let (before, after) = known.expect("this kernel counts");
     after.wrapping_sub(before)
+}
+
+/// A closed port answers within the call, so the fastest of three knows it at once, and what it knows is a refusal.
+fn k03_a_refusal_does_not_wait() {
+    let measured = observe("cases/k03-control");
+    let refused = |one: &Attempt| one.errno.as_deref() == Some("ECONNREFUSED");
+    assert!(measured.attempts.iter().all(refused));
+    let took = |one: &Attempt| one.ended_us - one.started_us;
+    let fastest = measured.attempts.iter().map(took).min();
+    assert!(fastest < Some(50_000), "{fastest:?} us");
 }
 
 /// Of 24 clients that met a full `AF_UNIX` queue, the fastest knew it within 10 ms, and half before their timeout of 500 ms.

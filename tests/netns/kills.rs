@@ -19,6 +19,10 @@ use crate::{program, test};
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("trust/killed-at-any-moment", || killed_at_any_moment(20)),
+        test(
+            "trust/a-programs-folder-goes-with-the-killed-lab",
+            a_programs_folder_goes_with_the_killed_lab,
+        ),
         soak("soak/killed-at-any-moment", || killed_at_any_moment(200)),
     ]
 }
@@ -145,6 +149,49 @@ fn killed_at_any_moment(times: usize) {
         &["run", "facts/closed-port", "--out", "next"],
     );
     assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
+}
+
+/// A program's folder is the one thing that has a name outside of the run's folder. It goes with a lab that is killed,
+/// with what the program has put there, and so does a grandchild in a session of its own.
+fn a_programs_folder_goes_with_the_killed_lab() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).expect("a folder");
+    let arm = "title = \"t\"\nwhy = \"w\"\n[server]\nport = 7000\nready-within = \"60s\"\n\
+        command = [\"sh\", \"-c\", \"mkdir below; setsid sleep 60 & echo $PWD > below/there; wait\"]\n\
+        files.\"conf/a\" = \"text\"\n";
+    fs::write(folder.path().join("program.toml"), arm).expect("a file");
+    let (key, value) = ("BACKLOG_LAB_KILL", format!("{:016x}", Random::new().0));
+    let mut child = Command::new(program())
+        .args(["run", "program.toml", "-q", "--out", "run"])
+        .env("TMPDIR", &temporary)
+        .env(key, &value)
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let clock = Clock::start();
+    let there = || {
+        let made = entries(&temporary).pop()?;
+        (made.join("below/there").exists() && made.join("conf/a").exists()).then_some(())
+    };
+    while there().is_none() {
+        assert!(clock.now_us() < 30_000_000, "the program does not start");
+        clock.sleep_until(clock.now_us() + 5_000);
+    }
+    child.kill().expect("a signal");
+    child.wait().expect("an end");
+    let clock = Clock::start();
+    let left = || {
+        (
+            entries(&temporary),
+            Traces::of(&format!("{key}={value}")).processes,
+        )
+    };
+    while left() != (Vec::new(), BTreeSet::new()) {
+        assert!(clock.now_us() < 5_000_000, "{:?}", left());
+        clock.sleep_until(clock.now_us() + 5_000);
+    }
 }
 
 /// What a run could leave behind: links, mounts and named namespaces of this machine, and the processes that carry

@@ -7,6 +7,8 @@ mod audit;
 mod audit_program;
 mod cases;
 mod charts;
+#[path = "../support/contract.rs"]
+mod contract;
 mod engines;
 mod facts;
 mod hold;

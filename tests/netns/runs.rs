@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::{program, test};
+use crate::{contract, program, test};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -77,6 +77,7 @@ fn the_default_run() {
         results["arms"][0]["verdict"]
     );
     assert_eq!(results["complete"], true);
+    contract::holds(&results);
     for (arm, name) in results["arms"]
         .as_array()
         .expect("arms")
@@ -248,6 +249,7 @@ fn a_missing_sysctl_skips_its_arm() {
     );
     let results = document(&output);
     assert_eq!(output.status.code(), Some(3));
+    contract::holds(&results);
     let trial = &results["arms"][0]["trials"][0];
     assert_eq!(trial["status"], "skipped");
     let reason = trial["reason"].as_str().expect("a reason");
@@ -326,6 +328,7 @@ fn an_interrupted_run_keeps_what_it_has() {
         );
         let results = document(&output);
         assert_eq!(results["complete"], false);
+        contract::holds(&results);
         assert_eq!(results["arms"][3]["trials"][0]["status"], "ok");
         assert_eq!(
             results["arms"][4]["trials"].as_array().map(Vec::len),

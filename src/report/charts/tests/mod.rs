@@ -164,10 +164,10 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
 fn samples(n: u64, look: impl Fn(u64) -> (u32, u32)) -> Samples {
     Samples {
         period_us: 1_000,
-        missed: 0,
         at_us: (0..n).map(|n| n * 1_000).collect(),
         recv_q: (0..n).map(|n| look(n).0).collect(),
         drops: (0..n).map(|n| Some(look(n).1)).collect(),
+        ..Samples::default()
     }
 }
 
