@@ -14,6 +14,7 @@ mod pipeline;
 mod schema;
 mod staircase;
 mod statuses;
+mod store;
 mod sysctl_files;
 mod tidy;
 mod tools;

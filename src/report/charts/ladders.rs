@@ -321,11 +321,7 @@ impl<'a> Drawing<'a> {
                 ..
             } => {
                 self.packet(*to, label, *verdict, arrived_us.is_some(), row, size);
-                let from = match to {
-                    End::Server => End::Client,
-                    End::Client => End::Server,
-                };
-                self.times(from, *sent_us, *arrived_us, row, size);
+                self.times(to.other(), *sent_us, *arrived_us, row, size);
             }
         }
         if let Some((length, capacity)) = rung.queue {
