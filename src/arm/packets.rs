@@ -18,6 +18,7 @@ pub enum End {
 
 impl End {
     /// The one across.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::Server => Self::Client,
