@@ -287,7 +287,7 @@ fn scripted() -> Measured {
         program: None,
         tool: None,
         accept_failures: std::collections::BTreeMap::new(),
-        pending: Vec::new(),
+        pending: Some(Vec::new()),
         cpu: backlog_lab::observation::Cpu::default(),
         generator: backlog_lab::observation::Generator::default(),
         ended_us: 0,

@@ -165,7 +165,7 @@ impl Plan {
             arm,
             index,
             seed: seed_for(self.seed, words),
-            capture_bytes: self.capture_mib as usize * 1024 * 1024,
+            capture_bytes: (self.capture_mib as usize).saturating_mul(1024 * 1024),
         }
     }
 

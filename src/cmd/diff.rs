@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::{REPORTS, print, print_json, width};
+use super::{print, print_json, stored, width};
 use crate::cli::DiffArgs;
 use crate::error::Error;
 use crate::report as render;
 use crate::report::charts::{self, Chart, Options};
 use crate::result::{Comparison, Results, compare, results};
-use crate::run::{RunFolder, find_run, write_atomically};
+use crate::run::write_atomically;
 
 pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, Error> {
     let comparison = compare(&load(&args.before)?, &load(&args.after)?);
@@ -73,8 +73,6 @@ fn draw(path: &Path, comparison: &Comparison, args: &DiffArgs) -> Result<(PathBu
 
 /// A run's results, derived anew from its observations.
 fn load(name: &str) -> Result<Results, Error> {
-    let path = find_run(Path::new(REPORTS), name)?;
-    let (folder, manifest) = RunFolder::open(&path)?;
-    let observations = folder.observations(&manifest.plan)?;
+    let (_, manifest, observations) = stored(name)?;
     Ok(results(&manifest, &observations))
 }

@@ -1,20 +1,16 @@
 //! `backlog-lab ladder`: what happened to one client, event by event.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use super::{REPORTS, print, width};
+use super::{print, stored, width};
 use crate::cli::LadderArgs;
 use crate::error::Error;
 use crate::nearest::did_you_mean;
 use crate::report::ladder::{LEGEND, Ladders, examples, text};
 use crate::report::wrapped;
-use crate::run::{RunFolder, find_run};
 
 pub(super) fn ladder(args: &LadderArgs) -> Result<ExitCode, Error> {
-    let path = find_run(Path::new(REPORTS), &args.run)?;
-    let (folder, manifest) = RunFolder::open(&path)?;
-    let mut observations = folder.observations(&manifest.plan)?;
+    let (_, manifest, mut observations) = stored(&args.run)?;
     if let Some(arm) = &args.arm {
         let group = format!("{arm}/");
         observations.retain(|one| one.arm == *arm || one.arm.starts_with(&group));

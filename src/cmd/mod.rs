@@ -31,7 +31,10 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Command};
 use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::observation::Observation;
 use crate::result::Results;
+use crate::run::{RunFolder, find_run};
 
 /// Where runs are kept, below the current folder.
 const REPORTS: &str = "reports";
@@ -100,6 +103,14 @@ fn width() -> usize {
 /// The folder in which arms and reports are looked up.
 fn here() -> &'static Path {
     Path::new("")
+}
+
+/// A run that was kept, with its stored observations.
+fn stored(name: &str) -> Result<(RunFolder, Manifest, Vec<Observation>), Error> {
+    let path = find_run(Path::new(REPORTS), name)?;
+    let (folder, manifest) = RunFolder::open(&path)?;
+    let observations = folder.observations(&manifest.plan)?;
+    Ok((folder, manifest, observations))
 }
 
 /// Whether every chart that was wanted is there.

@@ -41,7 +41,7 @@ impl Watcher {
                         .map_or_else(String::new, |total| format!("/{total}"));
                     let label = format!("[{}{of}] {}", self.done, trial.arm.name);
                     let of = trial.arm.settings.client.attempts();
-                    self.drawing = Some(draw(label, of, Arc::clone(progress)));
+                    self.drawing = draw(label, of, Arc::clone(progress));
                 }
             }
             Event::Ended(observation) => {
@@ -71,14 +71,16 @@ impl Drop for Watcher {
     }
 }
 
-/// Draws the counts in place until the sender is dropped, then clears the line.
+/// Draws the counts in place until the sender is dropped, then clears the line. Where no thread is to be had, the
+/// trial needs it more.
 fn draw(
     label: String,
     of: Option<u32>,
     progress: Arc<Progress>,
-) -> (mpsc::Sender<()>, JoinHandle<()>) {
+) -> Option<(mpsc::Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel();
-    let thread = thread::spawn(move || {
+    let named = thread::Builder::new().name("progress".into());
+    let thread = named.spawn(move || {
         let mut out = io::stderr();
         let of = of.map_or_else(String::new, |of| format!("/{of}"));
         while stopped.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
@@ -90,5 +92,5 @@ fn draw(
         let _ = write!(out, "\r\x1b[K");
         let _ = out.flush();
     });
-    (stop, thread)
+    Some((stop, thread.ok()?))
 }

@@ -1,9 +1,8 @@
 //! `backlog-lab report`: everything derived, made again from the stored observations.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use super::{Charts, REPORTS, print_results};
+use super::{Charts, print_results, stored};
 use crate::cli::ReportArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
@@ -11,12 +10,10 @@ use crate::observation::Observation;
 use crate::report as render;
 use crate::report::charts::{self, Chart};
 use crate::result::{Results, results};
-use crate::run::{RunFolder, find_run};
+use crate::run::RunFolder;
 
 pub(super) fn report(args: &ReportArgs) -> Result<ExitCode, Error> {
-    let path = find_run(Path::new(REPORTS), &args.run)?;
-    let (folder, manifest) = RunFolder::open(&path)?;
-    let observations = folder.observations(&manifest.plan)?;
+    let (folder, manifest, observations) = stored(&args.run)?;
     let (results, charts) = write(&folder, &manifest, &observations, args.charts.options())?;
     print_results(&results, args.json)?;
     Ok(ExitCode::from(charts.exit_code(results.exit_code())))

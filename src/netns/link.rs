@@ -9,7 +9,7 @@ use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, new_connection};
 
-use super::{KernelSteps, NetnsError, Refusal, Steps};
+use super::{NetnsError, Refusal};
 use crate::sys;
 
 /// The loopback interface is the first of every namespace.
@@ -192,9 +192,7 @@ fn refused(operation: &str) -> impl FnOnce(rtnetlink::Error) -> NetnsError {
             _ => Errno::UnknownErrno,
         };
         match errno {
-            Errno::EPERM | Errno::EACCES => {
-                Refusal::new(operation, errno, |name| KernelSteps.sysctl(name)).into()
-            }
+            Errno::EPERM | Errno::EACCES => Refusal::here(operation, errno).into(),
             Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT => NetnsError::Unsupported {
                 operation: operation.to_owned(),
                 reason: format!("{errno:?}"),

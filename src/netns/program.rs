@@ -19,7 +19,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{pipe2, read};
 
-use super::{Kept, KernelSteps, Namespace, NetnsError, Refusal, Steps};
+use super::{Kept, Namespace, NetnsError, Refusal};
 use crate::observation::EndedBy;
 use crate::sys::{self, Broadcast, Pidfd};
 
@@ -150,14 +150,18 @@ impl Program {
             child.stdout.take().map(|pipe| Box::new(pipe) as Pipe),
             child.stderr.take().map(|pipe| Box::new(pipe) as Pipe),
         ];
-        let output = pipes.into_iter().flatten().map(keep);
-        Ok(Self {
-            output: output.collect::<io::Result<_>>().map_err(failed)?,
+        let mut program = Self {
             name: name.clone(),
             child,
             control: Arc::new(Control { pidfd, done }),
+            output: Vec::new(),
             parent: Some((stop, thread)),
-        })
+        };
+        // Dropped on an error, it is ended and waited for.
+        for pipe in pipes.into_iter().flatten() {
+            program.output.push(keep(pipe).map_err(failed)?);
+        }
+        Ok(program)
     }
 
     /// Its name for messages.
@@ -315,11 +319,8 @@ fn spawn(launch: &Launch, done: OwnedFd) -> Result<Child, NetnsError> {
     let [program, arguments @ ..] = launch.command.as_slice() else {
         return Err(failed(io::ErrorKind::InvalidInput.into()));
     };
-    unshare(CloneFlags::CLONE_NEWPID).map_err(|errno| {
-        Refusal::new("unshare(CLONE_NEWPID)", errno, |name| {
-            KernelSteps.sysctl(name)
-        })
-    })?;
+    unshare(CloneFlags::CLONE_NEWPID)
+        .map_err(|errno| Refusal::here("unshare(CLONE_NEWPID)", errno))?;
     // A path is meant from here, also when the program is to run elsewhere.
     let program = if program.to_string_lossy().contains('/') {
         std::path::absolute(program).map_err(failed)?.into()

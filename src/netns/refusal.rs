@@ -4,6 +4,8 @@ use std::fmt;
 
 use nix::errno::Errno;
 
+use super::{KernelSteps, Steps};
+
 /// The kernel refused a step on the way to a network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -29,6 +31,11 @@ pub(super) const MAX_USER: &str = "user.max_user_namespaces";
 pub(super) const MAX_NET: &str = "user.max_net_namespaces";
 
 impl Refusal {
+    /// A refusal of `step` with the settings of this system.
+    pub(super) fn here(step: impl Into<String>, errno: Errno) -> Self {
+        Self::new(step, errno, |name| KernelSteps.sysctl(name))
+    }
+
     /// A refusal of `step` with the settings that `read` finds by dotted name.
     pub fn new(
         step: impl Into<String>,

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-use super::{KernelSteps, NetnsError, Refusal, Steps, link};
+use super::{NetnsError, Refusal, link};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -126,14 +126,11 @@ fn join(path: &Path) -> Result<OwnedFd, NetnsError> {
 
 /// Moves the calling thread, and it alone, into a fresh namespace.
 fn create() -> Result<OwnedFd, NetnsError> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| refused("unshare(CLONE_NEWNET)", errno))?;
+    unshare(CloneFlags::CLONE_NEWNET)
+        .map_err(|errno| Refusal::here("unshare(CLONE_NEWNET)", errno))?;
     let fd = current()?;
     link::loopback_up()?;
     Ok(fd)
-}
-
-fn refused(step: &str, errno: Errno) -> Refusal {
-    Refusal::new(step, errno, |name| KernelSteps.sysctl(name))
 }
 
 /// The calling thread's namespace.
@@ -143,7 +140,7 @@ fn current() -> Result<OwnedFd, NetnsError> {
         let errno = error
             .raw_os_error()
             .map_or(Errno::UnknownErrno, Errno::from_raw);
-        refused(&format!("opening {path}"), errno)
+        Refusal::here(format!("opening {path}"), errno)
     })?;
     Ok(file.into())
 }

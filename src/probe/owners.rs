@@ -29,7 +29,7 @@ pub struct Owner {
 pub struct Owners {
     /// The holders of each inode, by ascending process id.
     pub of: HashMap<u32, Vec<Owner>>,
-    /// Processes whose files this process may not see.
+    /// Processes whose files could not be seen, mostly for want of the right to.
     pub hidden: u32,
 }
 
@@ -57,9 +57,9 @@ pub fn find(inodes: &BTreeSet<u32>) -> io::Result<Owners> {
                     owners.of.entry(inode).or_default().push(owner.clone());
                 }
             }
-            Err(Errno::EACCES | Errno::EPERM) => owners.hidden += 1,
             // It has ended meanwhile.
-            Err(_) => {}
+            Err(Errno::ENOENT | Errno::ESRCH) => {}
+            Err(_) => owners.hidden += 1,
         }
     }
     Ok(owners)
@@ -87,11 +87,18 @@ fn held(pid: u32, inodes: &BTreeSet<u32>) -> Result<(BTreeSet<u32>, u64), Errno>
             continue;
         }
         files += 1;
-        // A file that was closed meanwhile has no link any more.
-        let Ok(link) = readlinkat(&folder, name) else {
+        if inodes.is_empty() {
             continue;
-        };
-        found.extend(socket_inode(link.as_encoded_bytes()).filter(|inode| inodes.contains(inode)));
+        }
+        match readlinkat(&folder, name) {
+            Ok(link) => {
+                let inode = socket_inode(link.as_encoded_bytes());
+                found.extend(inode.filter(|inode| inodes.contains(inode)));
+            }
+            // It was closed meanwhile.
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     Ok((found, files))
 }

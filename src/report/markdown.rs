@@ -326,10 +326,10 @@ fn of_arm(text: &mut String, arm: &ArmResult, has_own_why: bool) {
         .iter()
         .filter(|trial| trial.status != Status::Ok)
         .map(|trial| {
-            let status = format!("{:?}", trial.status).to_lowercase();
             format!(
-                "trial {} is {status}: {}",
+                "trial {} is {}: {}",
                 trial.index,
+                trial.status,
                 trial.reason.as_deref().unwrap_or("unknown")
             )
         });

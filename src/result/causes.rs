@@ -8,6 +8,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::deltas::rx_dropped;
 use super::join::{Fate, Ghost};
 use super::packets::{Handshake, Handshakes};
 use super::{Outcome, outcome};
@@ -260,24 +261,14 @@ impl<'a> Trial<'a> {
             drops.saturating_sub(overflows)
         };
         let client = measured.client.as_ref().unwrap_or(&measured.server);
-        let rx = |namespace: &crate::observation::Namespace| {
-            let sum = |drops: &std::collections::BTreeMap<String, u64>| {
-                let each = drops.values().copied();
-                each.fold(0, u64::saturating_add)
-            };
-            let before = namespace.rx_dropped.before.as_ref().map(sum);
-            let after = namespace.rx_dropped.after.as_ref().map(sum);
-            before
-                .zip(after)
-                .map_or(0, |(before, after)| after.saturating_sub(before))
-        };
+        let rx = [&measured.server, client].map(rx_dropped);
         Self {
             listeners: &measured.listeners,
             aborts: sysctl("net.ipv4.tcp_abort_on_overflow").is_some_and(|value| value != "0"),
             uses_cookies,
             overflows,
             syn_queue_drops,
-            lost_before_tcp: rx(&measured.server).max(rx(client)),
+            lost_before_tcp: rx.into_iter().flatten().max().unwrap_or(0),
             cookies_sent: growth("TcpExt.SyncookiesSent"),
             embryonic_resets: growth("TcpExt.EmbryonicRsts"),
             listener_closed: measured.listeners.iter().any(|one| one.closed_us.is_some()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Counters;
-use crate::observation::{self, BeforeAfter, Measured};
+use crate::observation::{self, BeforeAfter, Measured, Namespace};
 
 /// Values of the counter files that may fall: states and settings, no counters.
 const GAUGES: &[&str] = &[
@@ -114,4 +114,16 @@ pub(super) fn growth(reading: BeforeAfter<u64>) -> Option<u64> {
         .before
         .zip(reading.after)
         .and_then(|(before, after)| after.checked_sub(before))
+}
+
+/// Packets that the interfaces of a namespace dropped on receipt, over all of them.
+pub(super) fn rx_dropped(namespace: &Namespace) -> Option<u64> {
+    let sum = |drops: &BTreeMap<String, u64>| {
+        let mut all = drops.values();
+        all.try_fold(0_u64, |sum, drops| sum.checked_add(*drops))
+    };
+    growth(BeforeAfter {
+        before: namespace.rx_dropped.before.as_ref().and_then(sum),
+        after: namespace.rx_dropped.after.as_ref().and_then(sum),
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::deltas::{counters, growth};
+use super::deltas::{counters, growth, rx_dropped};
 use super::join::{Fate, Ghost, join};
 use super::packets::Handshakes;
 use super::stats::{Percentiles, ms};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::arm::Arm;
 use crate::observation::{
-    self, Attempt, BeforeAfter, Listener, Measured, Observation, ServerSide, ToolRun, TrialStatus,
+    Attempt, Listener, Measured, Observation, ServerSide, ToolRun, TrialStatus,
 };
 
 /// Derives a trial's results. An observation without readings gives a result without figures.
@@ -145,10 +145,11 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
         errnos,
         listeners: listeners(measured),
         program: measured.program.clone(),
-        half_open_final: (!arm.server.is_unix()).then(|| {
-            let pending = measured.pending.iter();
-            count(pending.filter(|one| one.state == ServerSide::HalfOpen))
-        }),
+        half_open_final: measured
+            .pending
+            .as_ref()
+            .filter(|_| !arm.server.is_unix())
+            .map(|all| count(all.iter().filter(|one| one.state == ServerSide::HalfOpen))),
         sysctls: sysctls(measured),
         counters,
         packet_drops: packet_drops(measured),
@@ -313,22 +314,9 @@ fn sysctls(measured: &Measured) -> BTreeMap<String, Option<String>> {
 }
 
 fn packet_drops(measured: &Measured) -> PacketDrops {
-    let rx = |namespace: &observation::Namespace| {
-        let sum = |drops: &BTreeMap<String, u64>| {
-            let mut all = drops.values();
-            all.try_fold(0_u64, |sum, drops| sum.checked_add(*drops))
-        };
-        growth(BeforeAfter {
-            before: namespace.rx_dropped.before.as_ref().and_then(sum),
-            after: namespace.rx_dropped.after.as_ref().and_then(sum),
-        })
-    };
     PacketDrops {
-        server_rx: rx(&measured.server),
-        client_rx: measured
-            .client
-            .as_ref()
-            .map_or_else(|| rx(&measured.server), rx),
+        server_rx: rx_dropped(&measured.server),
+        client_rx: rx_dropped(measured.client.as_ref().unwrap_or(&measured.server)),
         softnet: growth(measured.softnet_dropped),
     }
 }
@@ -340,15 +328,9 @@ fn accepted_by_kernel(measured: &Measured, counters: &Counters) -> Option<u32> {
         return None;
     }
     let finished = counters.server.get("Tcp.PassiveOpens").copied().flatten()?;
-    let queued = |of: fn(&Listener) -> u32| -> i64 {
-        measured
-            .listeners
-            .iter()
-            .map(|one| i64::from(of(one)))
-            .sum()
-    };
-    let accepted = finished + queued(|one| one.before.recv_q) - queued(|one| one.after.recv_q);
-    u32::try_from(accepted).ok()
+    let growth = |one: &Listener| i64::from(one.after.recv_q) - i64::from(one.before.recv_q);
+    let still_queued = measured.listeners.iter().map(growth).sum();
+    u32::try_from(finished.checked_sub(still_queued)?).ok()
 }
 
 /// How `accept()` went. A rate needs two accepts; of a program nobody tells.

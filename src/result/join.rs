@@ -92,6 +92,7 @@ fn ghost(attempt: &Attempt, measured: &Measured) -> Option<Ghost> {
         let pending = measured
             .pending
             .iter()
+            .flatten()
             .find(|pending| attempt.meets(Peer::Inet(pending.peer), pending.server_port))?;
         Some(pending.state)
     };

@@ -72,10 +72,7 @@ pub(super) fn started_until_us(arm: &Arm) -> Option<u64> {
 }
 
 /// So many per second, of those that happened within the window.
-pub(super) fn per_second(
-    at_us: impl Iterator<Item = u64>,
-    window_us: Option<u64>,
-) -> Option<f64> {
+pub(super) fn per_second(at_us: impl Iterator<Item = u64>, window_us: Option<u64>) -> Option<f64> {
     let window_us = window_us.filter(|us| *us > 0)?;
     let n = at_us.filter(|at_us| *at_us <= window_us).count();
     Some(float(n as u64) / (ms(window_us) / 1_000.0))

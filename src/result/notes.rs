@@ -65,6 +65,17 @@ pub(super) fn notes(
         }
     }
     notes.extend(measured.program.iter().flat_map(of_program));
+    if let Some(pause) = arm.server.program().and_then(|program| program.pause)
+        && measured
+            .program
+            .as_ref()
+            .is_some_and(|program| program.paused_us.is_none())
+    {
+        notes.push(format!(
+            "the server was not stopped at {} (server.pause): the trial was over, or it could not be",
+            pause.at
+        ));
+    }
     for (name, how) in &measured.server.measured_sysctls {
         notes.push(format!("{name} is {how}"));
     }

@@ -1,5 +1,7 @@
 //! Where the client's ports ended: the limit that was met, and the one that its settings make.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -60,8 +62,10 @@ fn computed(arm: &Arm, measured: &Measured) -> Option<usize> {
     let range = port_range(range)?;
     let mut ports = range.clone().count();
     if measured.client.is_none() && arm.client.bind == Bind::NoPort {
+        // Several sockets can listen on one port.
         let listeners = measured.listeners.iter().map(|one| one.address.port());
-        ports -= listeners.filter(|port| range.contains(port)).count();
+        let taken: BTreeSet<u16> = listeners.filter(|port| range.contains(port)).collect();
+        ports -= taken.len();
     }
     Some(ports * arm.uses_of_a_port() as usize)
 }

@@ -64,10 +64,8 @@ impl SynSchedule {
     /// The retry that a timeout falls on, give or take 50 ms: then it is chance whether the SYN is still sent.
     pub fn retry_at(&self, timeout_us: u64) -> Option<u64> {
         const NEAR_US: u64 = 50_000;
-        let retries = self.sent_ms.iter().skip(1).copied();
-        retries
-            .into_iter()
-            .find(|ms| timeout_us.abs_diff(ms * 1_000) <= NEAR_US)
+        let mut retries = self.sent_ms.iter().skip(1).copied();
+        retries.find(|ms| timeout_us.abs_diff(ms * 1_000) <= NEAR_US)
     }
 }
 

@@ -77,8 +77,8 @@ impl ToolResult {
 /// The last line that says anything, cut where it would fill a page.
 fn last_line(text: &str) -> Option<String> {
     const MOST: usize = 300;
-    let lines = text.lines().rev().map(str::trim);
-    let line = lines.into_iter().find(|line| !line.is_empty())?;
+    let mut lines = text.lines().rev().map(str::trim);
+    let line = lines.find(|line| !line.is_empty())?;
     Some(line.chars().take(MOST).collect())
 }
 

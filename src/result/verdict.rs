@@ -361,14 +361,11 @@ fn meaning(
             })
         }
         Kind::Overloaded => Some(match shown.get("accept-rate-per-s") {
-            Some(rate) => {
-                let timeout_us = u32::try_from(arm.client.timeout.as_us()).unwrap_or(u32::MAX);
-                format!(
-                    "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {:#}.",
-                    (rate * f64::from(timeout_us) / 1e6).floor(),
-                    arm.client.timeout
-                )
-            }
+            Some(rate) => format!(
+                "Clients gave up in the queue, which no drop counter tells: at {rate:.1} accepts per second a backlog of up to {:.0} is still useful, everybody behind it waits longer than {:#}.",
+                (rate * arm.client.timeout.as_ms() / 1_000.0).floor(),
+                arm.client.timeout
+            ),
             None => "Clients gave up in the queue, which no drop counter tells.".into(),
         }),
         Kind::AcceptStopped => Some(match shown.get("accept-pause-ms") {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::TrialError;
-use super::program::{Started, missing};
+use super::program::{Started, missing_below};
 use crate::arm::ProgramSpec;
 use crate::load::{Clock, Flood, Harvest, Interrupt, Progress, Schedule, Series, Target};
 use crate::netns::{Topology, exit_in_words};
@@ -127,7 +127,6 @@ impl RunningTool {
         const PATIENCE: Duration = Duration::from_secs(2);
         /// How often the interruption is asked for.
         const LOOK_EVERY: Duration = Duration::from_millis(20);
-        const SHELL_FOUND_NO_COMMAND: i32 = 127;
         let limit_us = u64::try_from(self.limit.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.started_us.saturating_add(limit_us);
         let mut in_time = false;
@@ -143,11 +142,8 @@ impl RunningTool {
         let name = self.started.program.name().to_owned();
         let ended = self.started.program.end(PATIENCE);
         let ended = ended.map_err(TrialError::failed)?;
-        if ended.status.code() == Some(SHELL_FOUND_NO_COMMAND) && self.package.is_some() {
-            return Err(TrialError::Skipped(missing(
-                &format!("what {name} was to start"),
-                self.package.as_deref(),
-            )));
+        if let Some(missing) = missing_below(&name, ended.status, self.package.as_deref()) {
+            return Err(missing);
         }
         Ok(ToolRun {
             command: self.command,

@@ -1,14 +1,14 @@
 //! The lab on the real kernel: one trial, step by step, in namespaces of its own.
 
+use std::fmt::Display;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use nix::sys::resource::{Resource, getrlimit};
-
 use super::clients::Clients;
 use super::sampler::{Sampler, Watched};
-use super::serving::{Serving, listening_on};
+use super::serving::{Serving, listening_on, open_files_allowed};
 use super::{Lab, RunFolder, TrialError};
 use crate::arm::{Family, LinkKind, ServerSpec};
 use crate::load::{Clock, FloodError, Harvest, Interrupt, Progress, ServerError, ServerLog};
@@ -101,7 +101,7 @@ impl Lab for KernelLab {
         };
         let clients = Clients::prepare(&topology, trial, &addresses, progress, &self.interrupt)?;
 
-        let mut readings = Take::of(&topology)?;
+        let mut readings = Take::before(&topology)?;
         let clock = Clock::start();
         let sampler = if is_seen {
             let (watched, diag) = (watched.clone(), topology.server.run(Diag::open)??);
@@ -127,54 +127,68 @@ impl Lab for KernelLab {
         }
         readings.note(blind);
         let ended_us = clock.now_us();
-        readings.cpu_after();
+        readings.cpu(Moment::After);
         let mut server = server.stop()?;
-        let wire = relay.map(|relay| relay.stop(clock.origin())).transpose()?;
+        // The clients' records are there, and are kept: a reading that fails from here on is unknown.
+        let mut flaw = Flaw(None);
+        let wire = relay.and_then(|relay| flaw.known(relay.stop(clock.origin())));
         let (samples, broke_off) = sampler.map_or_else(Default::default, Sampler::stop);
-        let pending = pending(&mut diag, &addresses)?;
-        readings.after(&topology)?;
+        let pending = flaw.known(pending(&mut diag, &addresses));
+        flaw.known(readings.namespaces(&topology, Moment::After));
         // The socket's own counter last: what it counts until now is in it, and never more in the others.
-        let after = watched.look(&mut diag)?;
+        let after = flaw.known(watched.look(&mut diag)).unwrap_or_default();
         drop(held);
         let log = std::mem::take(&mut server.log);
         let (program, died) = server.end()?;
+        drop(topology);
 
-        let measured = readings.measured(
-            Parts {
-                listeners: listeners(
-                    &watched,
-                    arm.server.backlog(),
-                    before,
-                    samples,
-                    after,
-                    log.first_closed_us,
-                ),
-                attempts,
-                client_cpu_us,
-                generator: Generator {
-                    workers: tool.is_none().then_some(workers),
-                    problem,
-                    starved,
-                    open_files: getrlimit(Resource::RLIMIT_NOFILE)
-                        .map(|(soft, _)| soft)
-                        .ok(),
-                },
-                log,
-                program,
-                tool,
-                pending,
-                ended_us,
-                wire,
+        let measured = readings.measured(Parts {
+            listeners: listeners(
+                &watched,
+                arm.server.backlog(),
+                before,
+                samples,
+                after,
+                log.first_closed_us,
+            ),
+            attempts,
+            client_cpu_us,
+            generator: Generator {
+                workers: tool.is_none().then_some(workers),
+                problem,
+                starved,
+                open_files: open_files_allowed(),
             },
-            topology,
-        );
+            log,
+            program,
+            tool,
+            pending,
+            ended_us,
+            wire,
+        });
         let broke_off = broke_off.map(|reason| format!("the sampler broke off: {reason}"));
-        match died.or(broke_off) {
+        match died.or(broke_off).or(flaw.0) {
             None => Ok(measured),
             Some(reason) => Err(TrialError::Failed {
                 reason,
                 measured: Some(Box::new(measured)),
             }),
+        }
+    }
+}
+
+/// Why a trial that has run is not whole: the first reading that failed.
+struct Flaw(Option<String>);
+
+impl Flaw {
+    /// The reading, if it succeeded.
+    fn known<T>(&mut self, reading: Result<T, impl Display>) -> Option<T> {
+        match reading {
+            Ok(reading) => Some(reading),
+            Err(error) => {
+                self.0.get_or_insert_with(|| error.to_string());
+                None
+            }
         }
     }
 }
@@ -246,7 +260,10 @@ fn listeners(
     after: Vec<Option<Look>>,
     first_closed_us: Option<u64>,
 ) -> Vec<Listener> {
-    let looks = before.into_iter().zip(samples).zip(after);
+    let looks = before
+        .into_iter()
+        .zip(samples)
+        .zip(after.into_iter().chain(iter::repeat(None)));
     looks
         .zip(&watched.sockets)
         .enumerate()
@@ -281,7 +298,7 @@ struct Parts {
     log: ServerLog,
     program: Option<ServerProgram>,
     tool: Option<ToolRun>,
-    pending: Vec<Pending>,
+    pending: Option<Vec<Pending>>,
     ended_us: u64,
     wire: Option<WireLog>,
 }
@@ -296,7 +313,7 @@ struct Take {
 }
 
 impl Take {
-    fn of(topology: &Topology) -> Result<Self, TrialError> {
+    fn before(topology: &Topology) -> Result<Self, NetnsError> {
         let mut take = Self {
             notes: Vec::new(),
             server: topology.server_settings.clone(),
@@ -304,50 +321,36 @@ impl Take {
             softnet_dropped: BeforeAfter::default(),
             cpu: Cpu::default(),
         };
-        let server = NamespaceReadings::take(&topology.server)?;
-        take.server.counters.before = server.counters;
-        take.server.rx_dropped.before = server.rx_dropped;
-        take.softnet_dropped.before = server.softnet_dropped;
-        take.note(server.problems);
-        if let Some(client) = &mut take.client {
-            let read = NamespaceReadings::take(topology.client())?;
-            client.counters.before = read.counters;
-            client.rx_dropped.before = read.rx_dropped;
-            take.note(read.problems);
-        }
-        match host::ticks() {
-            Ok(ticks) => {
-                take.cpu.idle_ticks.before = Some(ticks.idle);
-                take.cpu.all_ticks.before = Some(ticks.all);
-            }
-            Err(error) => take.note(vec![error.to_string()]),
-        }
+        take.namespaces(topology, Moment::Before)?;
+        take.cpu(Moment::Before);
         Ok(take)
     }
 
-    fn cpu_after(&mut self) {
+    /// Reads the counters and drops of both namespaces.
+    fn namespaces(&mut self, topology: &Topology, moment: Moment) -> Result<(), NetnsError> {
+        let server = NamespaceReadings::take(&topology.server)?;
+        *moment.of(&mut self.server.counters) = server.counters;
+        *moment.of(&mut self.server.rx_dropped) = server.rx_dropped;
+        *moment.of(&mut self.softnet_dropped) = server.softnet_dropped;
+        self.note(server.problems);
+        if let Some(readings) = &mut self.client {
+            let client = NamespaceReadings::take(topology.client())?;
+            *moment.of(&mut readings.counters) = client.counters;
+            *moment.of(&mut readings.rx_dropped) = client.rx_dropped;
+            self.note(client.problems);
+        }
+        Ok(())
+    }
+
+    /// Reads the machine's processor time.
+    fn cpu(&mut self, moment: Moment) {
         match host::ticks() {
             Ok(ticks) => {
-                self.cpu.idle_ticks.after = Some(ticks.idle);
-                self.cpu.all_ticks.after = Some(ticks.all);
+                *moment.of(&mut self.cpu.idle_ticks) = Some(ticks.idle);
+                *moment.of(&mut self.cpu.all_ticks) = Some(ticks.all);
             }
             Err(error) => self.note(vec![error.to_string()]),
         }
-    }
-
-    fn after(&mut self, topology: &Topology) -> Result<(), TrialError> {
-        let server = NamespaceReadings::take(&topology.server)?;
-        self.server.counters.after = server.counters;
-        self.server.rx_dropped.after = server.rx_dropped;
-        self.softnet_dropped.after = server.softnet_dropped;
-        self.note(server.problems);
-        if let Some(client) = &mut self.client {
-            let read = NamespaceReadings::take(topology.client())?;
-            client.counters.after = read.counters;
-            client.rx_dropped.after = read.rx_dropped;
-            self.note(read.problems);
-        }
-        Ok(())
     }
 
     fn note(&mut self, problems: Vec<String>) {
@@ -358,8 +361,7 @@ impl Take {
         }
     }
 
-    fn measured(mut self, parts: Parts, topology: Topology) -> Measured {
-        drop(topology);
+    fn measured(mut self, parts: Parts) -> Measured {
         for (errno, times) in &parts.log.failures {
             self.notes.push(format!(
                 "the server's accept() failed with {errno}, {times} times"
@@ -383,6 +385,23 @@ impl Take {
             tool: parts.tool,
             ended_us: parts.ended_us,
             wire: parts.wire,
+        }
+    }
+}
+
+/// When a reading is taken: before the clients start, or after the last has ended.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    Before,
+    After,
+}
+
+impl Moment {
+    /// Where a reading of this moment belongs.
+    fn of<T>(self, reading: &mut BeforeAfter<T>) -> &mut Option<T> {
+        match self {
+            Self::Before => &mut reading.before,
+            Self::After => &mut reading.after,
         }
     }
 }

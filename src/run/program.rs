@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::TrialError;
@@ -28,10 +28,7 @@ impl Started {
         if let Some(program) = spec.command.first()
             && !is_there(program)
         {
-            return Err(TrialError::Skipped(missing(
-                program,
-                spec.package.as_deref(),
-            )));
+            return Err(missing(program, spec.package.as_deref()));
         }
         let folder = match &spec.directory {
             Some(_) => None,
@@ -60,8 +57,8 @@ impl Started {
 }
 
 /// What to do where a program is missing: install its Debian package, or run the command that installs it.
-pub(super) fn missing(program: &str, package: Option<&str>) -> String {
-    match package {
+fn missing(program: &str, package: Option<&str>) -> TrialError {
+    TrialError::Skipped(match package {
         Some(command) if command.contains(' ') => {
             format!("{program} is not installed here: run `{command}`")
         }
@@ -69,7 +66,20 @@ pub(super) fn missing(program: &str, package: Option<&str>) -> String {
             format!("{program} is not installed here: run `apt-get install {package}`, or the like")
         }
         None => format!("{program} is not installed here"),
-    }
+    })
+}
+
+/// Why a program has ended that is a shell, or a script, and did not find what it was to start; `None` where that is
+/// not why, or where nobody can say what to install.
+pub(super) fn missing_below(
+    name: &str,
+    status: ExitStatus,
+    package: Option<&str>,
+) -> Option<TrialError> {
+    const SHELL_FOUND_NO_COMMAND: i32 = 127;
+    package
+        .filter(|_| status.code() == Some(SHELL_FOUND_NO_COMMAND))
+        .map(|package| missing(&format!("what {name} was to start"), Some(package)))
 }
 
 /// Whether a program can be found as execvp(3) does: a path as it is, a name in the folders of PATH.

@@ -8,9 +8,9 @@ use nix::sys::resource::{Resource, getrlimit};
 use socket2::Socket;
 
 use super::attend::{FilesWatch, Pausing};
-use super::program::{Started, last_words, missing};
+use super::program::{Started, last_words, missing_below};
 use super::sampler::{Watched, Watching};
-use super::{RunFolder, TrialError};
+use super::{RunFolder, StoreError, TrialError};
 use crate::arm::{self, ProgramServer};
 use crate::load::{Clock, Interrupt, Server, ServerLog};
 use crate::netns::{Ended, Topology, exit_in_words};
@@ -188,10 +188,11 @@ impl Serving {
 }
 
 impl Stopped {
-    /// Ends it. Of a program, what there is to tell, and why the trial is none if it had ended before.
+    /// Ends it. Of a program, what there is to tell, and why the trial is not whole: it had ended before, or its
+    /// output could not be stored.
     ///
     /// # Errors
-    /// Its output could not be stored.
+    /// The wait for its end failed.
     pub(super) fn end(self) -> Result<(Option<ServerProgram>, Option<String>), TrialError> {
         match self.still {
             Still::Own { .. } => Ok((None, None)),
@@ -234,26 +235,21 @@ impl Running {
 
     /// Why there is no trial: it ended, or it listens elsewhere or not at all.
     fn never_listened(self, has_ended: bool, found: &str) -> Result<TrialError, TrialError> {
-        const SHELL_FOUND_NO_COMMAND: i32 = 127;
         let name = self.started.program.name().to_owned();
         let (spec, address) = (self.spec.clone(), self.address);
-        let ended = self.end()?;
+        let (ended, _) = self.end()?;
         let words = last_words(&ended);
         if has_ended {
             let how = exit_in_words(ended.status);
-            if ended.status.code() == Some(SHELL_FOUND_NO_COMMAND) && spec.program.package.is_some()
-            {
-                let what = format!("what {name} was to start");
-                return Ok(TrialError::Skipped(missing(
-                    &what,
-                    spec.program.package.as_deref(),
-                )));
+            let missing = missing_below(&name, ended.status, spec.program.package.as_deref());
+            if let Some(missing) = missing {
+                return Ok(missing);
             }
             return Ok(TrialError::failed(format!(
                 "{name} {how} before it listened on {address}{words}"
             )));
         }
-        let limit = spec.program.nofile.or_else(files_allowed);
+        let limit = spec.program.nofile.or_else(open_files_allowed);
         let hint = limit.and_then(hint_at_a_huge_limit).unwrap_or_default();
         Ok(TrialError::failed(format!(
             "{name} never listened on {address} within {} (found: {found}){hint}{words}",
@@ -261,30 +257,28 @@ impl Running {
         )))
     }
 
-    /// Ends it and stores what it has printed.
-    fn end(self) -> Result<Ended, TrialError> {
+    /// Ends it and stores what it has printed; beside its end, why that could not be stored.
+    fn end(self) -> Result<(Ended, Option<StoreError>), TrialError> {
         let Self {
             started, output, ..
         } = self;
         let ended = started.program.end(PATIENCE).map_err(TrialError::failed)?;
-        if let Some((folder, stem)) = output {
-            for (stream, kept) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
-                if kept.total() > 0 {
-                    let name = format!("output/{stem}.server.{stream}.txt");
-                    let text = kept.text();
-                    folder
-                        .write(&name, text.as_bytes())
-                        .map_err(TrialError::failed)?;
-                }
-            }
-        }
-        Ok(ended)
+        let streams = [("stdout", &ended.stdout), ("stderr", &ended.stderr)];
+        let store = |(folder, stem): (RunFolder, String)| {
+            let mut printed = streams.iter().filter(|(_, kept)| kept.total() > 0);
+            printed.try_for_each(|(stream, kept)| {
+                let name = format!("output/{stem}.server.{stream}.txt");
+                folder.write(&name, kept.text().as_bytes())
+            })
+        };
+        let unstored = output.and_then(|place| store(place).err());
+        Ok((ended, unstored))
     }
 
     fn told(self, left: Left) -> Result<(Option<ServerProgram>, Option<String>), TrialError> {
         let name = self.started.program.name().to_owned();
         let (command, ready) = (self.spec.program.command.clone(), self.ready);
-        let ended = self.end()?;
+        let (ended, unstored) = self.end()?;
         let how = exit_in_words(ended.status);
         let died = (ended.by == EndedBy::Itself).then(|| {
             format!(
@@ -303,7 +297,8 @@ impl Running {
             output_bytes: ended.stdout.total() + ended.stderr.total(),
             output_left_out: ended.stdout.left_out() + ended.stderr.left_out(),
         };
-        Ok((Some(program), died))
+        let unstored = || unstored.map(|error| error.to_string());
+        Ok((Some(program), died.or_else(unstored)))
     }
 }
 
@@ -318,7 +313,8 @@ pub(super) fn listening_on(diag: &mut Diag) -> Result<String, TrialError> {
     })
 }
 
-fn files_allowed() -> Option<u64> {
+/// This process's soft limit of open files; `None` where the kernel does not tell.
+pub(super) fn open_files_allowed() -> Option<u64> {
     getrlimit(Resource::RLIMIT_NOFILE)
         .map(|(soft, _)| soft)
         .ok()

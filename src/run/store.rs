@@ -129,7 +129,8 @@ impl RunFolder {
     fn numbered(reports: &Path, mut manifest: Manifest) -> Result<(Self, Manifest), StoreError> {
         make_folder(reports)?;
         let id = manifest.run_id.clone();
-        for number in 2.. {
+        let mut number = 1;
+        loop {
             let path = reports.join(&manifest.run_id);
             match fs::create_dir(&path) {
                 Ok(()) => {
@@ -137,12 +138,12 @@ impl RunFolder {
                     return Ok((Self::create(&path, &manifest)?, manifest));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number += 1;
                     manifest.run_id = format!("{id}-{number}");
                 }
                 Err(error) => return Err(written(&path)(error)),
             }
         }
-        unreachable!("the loop has no end but by return")
     }
 
     /// Lets `latest` beside the folder point at it.
@@ -169,8 +170,7 @@ impl RunFolder {
     /// # Errors
     /// Its manifest cannot be read, or is of a schema that this program does not know.
     pub fn open(path: &Path) -> Result<(Self, Manifest), StoreError> {
-        let manifest: Manifest = read_json(&path.join(MANIFEST), "manifest")?;
-        let mut manifest = manifest;
+        let mut manifest: Manifest = read_json(&path.join(MANIFEST), "manifest")?;
         for arm in &mut manifest.plan.arms {
             arm.settings.name.clone_from(&arm.name);
         }
@@ -187,7 +187,8 @@ impl RunFolder {
         &self.path
     }
 
-    /// Stores an observation; after that it is safe. A capture goes to a file of its own and leaves the observation.
+    /// Stores an observation; after that it is safe. A capture goes to a file of its own and leaves the observation;
+    /// it comes second, since a disk that has no room for it may have some for what was measured.
     ///
     /// # Errors
     /// It cannot be written.
@@ -199,14 +200,15 @@ impl RunFolder {
         let capture = wire
             .map(|wire| std::mem::take(&mut wire.capture))
             .filter(|bytes| !bytes.is_empty());
-        if let Some(capture) = capture {
-            let stem = Plan::file_stem(&observation.arm, observation.index);
-            self.write(&format!("{CAPTURES}/{stem}.pcapng"), &capture)?;
-        }
         let path = self.file_of(&observation.arm, observation.index);
         let bytes =
             serde_json::to_vec(observation).map_err(|error| written(&path)(error.into()))?;
-        write_atomically(&path, &bytes)
+        write_atomically(&path, &bytes)?;
+        let Some(capture) = capture else {
+            return Ok(());
+        };
+        let stem = Plan::file_stem(&observation.arm, observation.index);
+        self.write(&format!("{CAPTURES}/{stem}.pcapng"), &capture)
     }
 
     /// The stored observations of a plan, by arm and trial; those that do not exist are left out.
@@ -217,9 +219,10 @@ impl RunFolder {
         let mut found = Vec::new();
         for arm in &plan.arms {
             for index in 0..plan.trials_of(arm) {
-                let path = self.file_of(&arm.name, index);
-                if path.exists() {
-                    found.push(read_json(&path, "observation")?);
+                match read_json(&self.file_of(&arm.name, index), "observation") {
+                    Err(StoreError::Read { source, .. })
+                        if source.kind() == io::ErrorKind::NotFound => {}
+                    observation => found.push(observation?),
                 }
             }
         }

@@ -66,15 +66,10 @@ pub(super) fn pcapng(packets: &[Packet], frames: &Frames) -> io::Result<Vec<u8>>
     // What happened, in the order of time: (when, at which end, which packet, whether it entered there).
     let mut events: Vec<(u64, End, usize, bool)> = Vec::new();
     for (n, packet) in packets.iter().enumerate().take(frames.len()) {
-        let from = other(packet.to);
-        events.push((packet.at_us, from, n, true));
+        events.push((packet.at_us, packet.to.other(), n, true));
         if let Some(sent_us) = packet.sent_us {
-            let copies = if packet.verdict == Verdict::Duplicated {
-                2
-            } else {
-                1
-            };
-            events.extend(std::iter::repeat_n((sent_us, packet.to, n, false), copies));
+            let left = (sent_us, packet.to, n, false);
+            events.extend(std::iter::repeat_n(left, packet.verdict.copies()));
         }
     }
     events.sort_by_key(|(at_us, ..)| *at_us);
@@ -107,13 +102,6 @@ pub(super) fn pcapng(packets: &[Packet], frames: &Frames) -> io::Result<Vec<u8>>
         file.write_pcapng_block(block).map_err(io::Error::other)?;
     }
     Ok(file.into_inner())
-}
-
-const fn other(end: End) -> End {
-    match end {
-        End::Server => End::Client,
-        End::Client => End::Server,
-    }
 }
 
 const fn words(verdict: Verdict) -> &'static str {

@@ -255,12 +255,7 @@ impl Work {
                 End::Server => &self.relay.server,
                 End::Client => &self.relay.client,
             };
-            let copies = if entry.verdict == Verdict::Duplicated {
-                2
-            } else {
-                1
-            };
-            for _ in 0..copies {
+            for _ in 0..entry.verdict.copies() {
                 match socket.send(&next.frame) {
                     Ok(()) => entry.sent_ns = Some(now_ns),
                     Err(error) => {

@@ -18,6 +18,7 @@ mod requests;
 mod schema;
 mod staircase;
 mod statuses;
+mod store;
 mod sysctl_files;
 mod tidy;
 mod tools;

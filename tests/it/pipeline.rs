@@ -127,7 +127,7 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
         attempts,
         accepts,
         program: None,
-        pending: Vec::new(),
+        pending: Some(Vec::new()),
         cpu: Cpu::default(),
         generator: Generator::default(),
         tool: None,

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use backlog_lab::arm::{End, Flags, Server, Span};
 use backlog_lab::manifest::{Host, Manifest};
 use backlog_lab::observation::{
-    Attempt, BeforeAfter, Ended, Measured, Packet, ServerSide, Stage, Verdict, WireLog,
+    Attempt, BeforeAfter, Ended, EndedBy, Measured, Packet, ServerProgram, ServerSide, Stage,
+    Verdict, WireLog,
 };
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
@@ -500,4 +501,62 @@ fn warm_ups_and_jobs() {
         serial.arms, parallel.arms,
         "by arm and index, whoever ended first"
     );
+}
+
+#[test]
+fn the_ports_of_listeners_are_counted_once_however_many_sockets_share_them() {
+    let refused = Attempt {
+        connected_us: None,
+        stage: Stage::Connect,
+        errno: Some("EADDRNOTAVAIL".into()),
+        ..attempt(0, 40_000, Ended::Error)
+    };
+    let mut readings = measured(vec![refused], Vec::new());
+    readings.listeners = vec![readings.listeners[0].clone(); 3];
+    let range = ("net.ipv4.ip_local_port_range", "8080\t8081");
+    let sysctls = &mut readings.server.sysctls;
+    sysctls.insert(range.0.into(), Some(range.1.into()));
+    let results = run(
+        vec![arm("a", 1, "")],
+        &Scripted(|_: &str| Ok(readings.clone())),
+    );
+    let ports = results.arms[0].trials[0].self_check.ports.expect("ports");
+    assert_eq!(ports.computed, Some(1));
+}
+
+#[test]
+fn a_pause_that_did_not_happen_is_noted() {
+    let text = "title = \"t\"\nwhy = \"w\"\nclient.connections = 1\nserver.command = [\"serve\"]\nserver.port = 1\n\
+                server.pause = { at = \"1s\", for = \"1s\" }";
+    let arm = backlog_lab::arm::Arm {
+        name: "a".into(),
+        ..toml::from_str(text).expect("an arm")
+    };
+    let notes = |paused_us| {
+        let program = ServerProgram {
+            command: vec!["serve".into()],
+            ready_us: 1,
+            open_files: None,
+            paused_us,
+            ended_by: EndedBy::Sigterm,
+            ended: "exited with 0".into(),
+            stubborn: Vec::new(),
+            output_bytes: 0,
+            output_left_out: 0,
+        };
+        let readings = Measured {
+            program: Some(program),
+            ..measured(Vec::new(), Vec::new())
+        };
+        let lab = Scripted(|_: &str| Ok(readings.clone()));
+        run(vec![arm.clone()], &lab).arms[0].trials[0]
+            .notes
+            .join("; ")
+    };
+    assert!(
+        notes(None).contains("was not stopped at 1s"),
+        "{}",
+        notes(None)
+    );
+    assert!(!notes(Some((1, None))).contains("not stopped"));
 }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use backlog_lab::arm::{Arm, Source};
 use backlog_lab::load::Progress;
+use backlog_lab::manifest::Manifest;
 use backlog_lab::observation::{EndedBy, Measured};
 use backlog_lab::plan::Plan;
+use backlog_lab::probe::host::read_host;
 use backlog_lab::result::{AcceptedBy, ArmResult, Cause, Kind, Outcome};
-use backlog_lab::run::{KernelLab, Lab, TrialError};
+use backlog_lab::run::{KernelLab, Lab, RunFolder, TrialError};
+use jiff::Timestamp;
 use libtest_mimic::{Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +24,7 @@ use crate::facts::measure;
 type Test = fn() -> Result<(), Failed>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("clients-wait-until-it-listens(k62)", late),
         ("elsewhere-is-not-listening(k62)", elsewhere),
         ("nothing-of-it-is-left(k61)", left),
@@ -32,6 +35,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("out-of-files-it-is-said-whose(k66,k76)", out_of_files),
         ("stopped-for-a-while-it-answers-later", paused),
         ("each-bad-end-has-its-own-result", bad_ends),
+        (
+            "what-was-measured-outlives-a-failure-to-store-its-output",
+            unstored,
+        ),
     ];
     tests
         .into_iter()
@@ -272,6 +279,27 @@ fn paused() -> Result<(), Failed> {
             "{attempt:?}"
         );
     }
+    Ok(())
+}
+
+fn unstored() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let arm = arm("echo hello; exec HOLD slow 9000 --delay 1ms", "");
+    let plan = Plan::new(vec![arm], 1, 1, Vec::new());
+    let manifest = Manifest::new(Vec::new(), read_host(), Timestamp::UNIX_EPOCH, plan);
+    let lab = KernelLab {
+        output: Some(RunFolder::create(folder.path(), &manifest)?),
+        ..KernelLab::default()
+    };
+    fs::write(folder.path().join("output"), "no folder")?;
+    let result = lab.observe(manifest.plan.order()[0], &Arc::new(Progress::default()));
+    let Err(TrialError::Failed { reason, measured }) = result else {
+        return Err(format!("{result:?}").into());
+    };
+    assert!(reason.starts_with("cannot write"), "{reason}");
+    let measured = measured.ok_or("nothing was kept")?;
+    assert_eq!(measured.attempts.len(), 1);
+    assert!(measured.program.is_some(), "{measured:?}");
     Ok(())
 }
 

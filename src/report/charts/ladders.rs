@@ -308,11 +308,13 @@ impl<'a> Drawing<'a> {
             }
             Event::Packet(packet) => {
                 self.packet(packet, row, size);
-                let from = match packet.to {
-                    End::Server => End::Client,
-                    End::Client => End::Server,
-                };
-                self.times(from, packet.sent_us, packet.arrived_us, row, size);
+                self.times(
+                    packet.to.other(),
+                    packet.sent_us,
+                    packet.arrived_us,
+                    row,
+                    size,
+                );
             }
         }
         if let Some((length, capacity)) = rung.queue {

@@ -23,13 +23,14 @@ impl Ledger<'_> {
         }
         let most = self.sysctl("net.ipv4.tcp_max_syn_backlog");
         let reserve = most.map(|most| most - most / 4);
-        let deepest = self
-            .result
-            .listeners
-            .iter()
-            .map(|one| one.accept_queue_capacity);
+        let listeners = &self.result.listeners;
+        let is_deeper = |reserve| {
+            listeners
+                .iter()
+                .any(|one| one.accept_queue_capacity > reserve)
+        };
         match (self.sysctl("net.ipv4.tcp_syncookies"), reserve) {
-            (Some(0), Some(reserve)) if deepest.clone().any(|deepest| deepest > reserve) => Some(
+            (Some(0), Some(reserve)) if is_deeper(reserve) => Some(
                 "tcp_max_syn_backlog is small enough to drop SYNs without a counter of its own",
             ),
             (Some(0), None) | (None, _) => Some("the limit of the SYN queue is unknown"),

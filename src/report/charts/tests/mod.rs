@@ -152,7 +152,7 @@ fn measured(attempts: Vec<Attempt>, samples: Samples, overflows: i128) -> Measur
         accepts: Vec::new(),
         program: None,
         tool: None,
-        pending: Vec::new(),
+        pending: Some(Vec::new()),
         cpu: Cpu::default(),
         generator: Generator::default(),
         wire: None,

@@ -4,6 +4,7 @@
 //! file. All times are microseconds since the trial's origin, an instant just before the clients are released.
 
 mod attempt;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,8 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use attempt::{Attempt, Ended, Request, Stage};
-
-use crate::arm::{End, Flags};
+pub use wire::{Packet, Verdict, WireLog};
 
 /// The version of the stored form. A change that an older reader would misread raises it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -70,8 +70,9 @@ pub struct Measured {
     /// The program that served; `None` when it was the lab's own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ServerProgram>,
-    /// Sockets on the server's port at the end that `accept()` had not returned: half-open and queued ones.
-    pub pending: Vec<Pending>,
+    /// Sockets on the server's port at the end that `accept()` had not returned: half-open and queued ones. Unknown
+    /// where the kernel did not tell.
+    pub pending: Option<Vec<Pending>>,
     /// Processor time.
     pub cpu: Cpu,
     /// What the client could be.
@@ -85,127 +86,6 @@ pub struct Measured {
     /// What the relay saw and did, where the link is a wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireLog>,
-}
-
-/// What the relay of a wire saw and did.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WireLog {
-    /// The processor that was the relay's alone; `None` where there is only one.
-    pub cpu: Option<usize>,
-    /// Packets that found the relay's ring full: lost without having been asked for.
-    pub overruns: u64,
-    /// Packets that the relay could not send on, and the first error.
-    pub unsent: (u64, Option<String>),
-    /// How many of the packets, from the first, are in the capture.
-    pub captured: usize,
-    /// Every TCP packet that entered the wire, in order of arrival.
-    pub packets: Vec<Packet>,
-    /// The packets themselves, as a pcapng file; stored beside the observation, not in it.
-    #[serde(skip)]
-    pub capture: Vec<u8>,
-}
-
-/// A TCP packet that entered the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "PacketRow", into = "PacketRow")]
-pub struct Packet {
-    /// When it came to the relay.
-    pub at_us: u64,
-    /// Where it was bound for.
-    pub to: End,
-    /// The client's port.
-    pub client_port: u16,
-    /// Its flags.
-    pub flags: Flags,
-    /// Its sequence number.
-    pub seq: u32,
-    /// Its acknowledgement number.
-    pub ack: u32,
-    /// Bytes of data.
-    pub length: u32,
-    /// What the relay decided.
-    pub verdict: Verdict,
-    /// When it was to be sent on.
-    pub due_us: Option<u64>,
-    /// When it was sent on; `None` also for a packet that was still under way at the end.
-    pub sent_us: Option<u64>,
-}
-
-/// A packet as it is stored: a row.
-type PacketRow = (
-    u64,
-    End,
-    u16,
-    Flags,
-    u32,
-    u32,
-    u32,
-    Verdict,
-    Option<u64>,
-    Option<u64>,
-);
-
-impl From<Packet> for PacketRow {
-    fn from(one: Packet) -> Self {
-        let Packet {
-            at_us,
-            to,
-            client_port,
-            flags,
-            seq,
-            ack,
-            length,
-            verdict,
-            due_us,
-            sent_us,
-        } = one;
-        (
-            at_us,
-            to,
-            client_port,
-            flags,
-            seq,
-            ack,
-            length,
-            verdict,
-            due_us,
-            sent_us,
-        )
-    }
-}
-
-impl From<PacketRow> for Packet {
-    fn from(row: PacketRow) -> Self {
-        let (at_us, to, client_port, flags, seq, ack, length, verdict, due_us, sent_us) = row;
-        Self {
-            at_us,
-            to,
-            client_port,
-            flags,
-            seq,
-            ack,
-            length,
-            verdict,
-            due_us,
-            sent_us,
-        }
-    }
-}
-
-/// What the relay decided about a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It arrives.
-    Passed,
-    /// It arrives twice.
-    Duplicated,
-    /// It is lost, by chance.
-    Lost,
-    /// It is dropped, by a rule.
-    DroppedByRule,
-    /// It is dropped, because the bottleneck's queue is full.
-    QueueFull,
 }
 
 /// A reading before the clients start and one after the last has ended. Unknown is `None`.
