@@ -32,7 +32,7 @@ pub(super) fn advice(facts: &Facts) -> Option<Advice> {
         format!(
             "raise the open-files limit of {process} ({used} of {allowed} used), or have it close what it no longer needs"
         )
-    } else if has(Finding::Full) && facts.full_looks == facts.looks && facts.accept_has_stopped() {
+    } else if (has(Finding::Full) || has(Finding::NearFull)) && facts.accept_has_stopped() {
         no_help.push("a bigger queue: accept has stopped, it would only fill later".into());
         format!("get {process} to accept again: it accepted nothing in this window")
     } else if in_trouble
@@ -49,6 +49,7 @@ pub(super) fn advice(facts: &Facts) -> Option<Advice> {
     } else if in_trouble
         || has(Finding::SuspiciouslySmall)
         || has(Finding::ClampedByProgram)
+        || findings.first() == Some(&Finding::ClampedTo16Bit)
         || is_short(facts)
     {
         raise(
@@ -283,6 +284,27 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_nobody_empties_needs_no_bigger_one_though_it_is_not_full_yet() {
+        let nearly = Facts {
+            waiting: 14,
+            waiting_first: 14,
+            waiting_max: 14,
+            passive_opens: Some(0),
+            ..facts(16, 4_096)
+        };
+        let change = advice(&nearly).unwrap().change;
+        assert!(change.contains("to accept again"), "{change}");
+        // All that waits has come within the window: that nobody accepted it yet says nothing.
+        let burst = Facts {
+            waiting_first: 0,
+            passive_opens: Some(14),
+            ..nearly
+        };
+        let change = advice(&burst).unwrap().change;
+        assert!(change.contains("raise the backlog"), "{change}");
+    }
+
+    #[test]
     fn a_full_queue_on_an_idle_machine_is_the_accept_loops() {
         let advice = advice(&full(100, 4_096)).unwrap();
         assert!(
@@ -334,6 +356,12 @@ mod tests {
             ..calm
         };
         assert_eq!(deep.findings()[0], Finding::ClampedTo16Bit);
+        assert!(
+            advice(&deep)
+                .unwrap()
+                .change
+                .contains("passes to listen(), up to somaxconn (196602)")
+        );
     }
 
     #[test]
@@ -439,6 +467,18 @@ mod tests {
             stray.says().contains("stray packets, not the queue"),
             "{}",
             stray.says()
+        );
+    }
+
+    #[test]
+    fn a_calm_after_a_storm_is_not_called_no_problem() {
+        let calm = Facts {
+            drops_since_open: Some(233),
+            ..facts(2, 4_096)
+        };
+        assert_eq!(
+            calm.says(),
+            "0 of 2 waiting for accept, no drops in 1.0 s; 233 drops since it was opened, age unknown"
         );
     }
 }

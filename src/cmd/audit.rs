@@ -162,7 +162,7 @@ fn show(audit: &Audit, before: Option<&Audit>, args: &AuditArgs) -> Result<(), E
     }
     let is_terminal = io::stdout().is_terminal();
     let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut lines = report::audit(audit, before, width());
+    let mut lines = report::audit(audit, before, is_terminal.then(width));
     let repeats = args.watch || args.count.is_some_and(|count| count > 1);
     if repeats {
         let now = Timestamp::now()
