@@ -68,7 +68,7 @@ fn the_port_is_free_again_after_the_hold() {
     }
 }
 
-/// A server that closes first leaves its connections in TIME_WAIT at its port.
+/// A server that closes first leaves its connections in `TIME_WAIT` at its port.
 #[test]
 fn a_port_can_be_held_again_at_once_in_any_mode() {
     let modes = [

@@ -15,7 +15,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Binds without listening, so that nobody else can listen on the port.
 ///
-/// Without `SO_REUSEADDR`, with which others could bind the port as well. Connections in TIME_WAIT, as the mode that
+/// Without `SO_REUSEADDR`, with which others could bind the port as well. Connections in `TIME_WAIT`, as the mode that
 /// held the port before leaves them, forbid that for a minute. Then the socket listens for an instant, as the kernel
 /// allows beside them: it refuses that where anybody else has the port, and from the moment that `SO_REUSEADDR` is
 /// taken back it lets nobody else listen (`inet_csk_bind_conflict` in `net/ipv4/inet_connection_sock.c`).
