@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -77,7 +78,13 @@ fn places(args: &AuditArgs) -> Result<(Vec<Place>, u32), Error> {
         return Ok(Place::all()?);
     }
     let place = match args.pid {
-        Some(pid) => Place::of(pid)?,
+        Some(pid) => {
+            let net = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+            if net(&pid.to_string()) != net("self") {
+                netns::enter_that_of(pid);
+            }
+            Place::of(pid)?
+        }
         None => Place::here()?,
     };
     Ok((vec![place], 0))
