@@ -35,6 +35,8 @@ pub struct Facts {
     pub somaxconn: Option<u64>,
     /// `net.ipv4.tcp_syncookies` of its namespace.
     pub tcp_syncookies: Option<u64>,
+    /// `net.ipv4.tcp_max_syn_backlog` of its namespace.
+    pub tcp_max_syn_backlog: Option<u64>,
     /// `TcpExt.ListenOverflows` of its namespace in the window.
     pub overflows: Option<u64>,
     /// `TcpExt.ListenDrops` of its namespace in the window.
@@ -240,6 +242,17 @@ impl Facts {
                 ", near full (deepest {}, room for {})",
                 self.waiting_max,
                 capacity(limit)
+            )
+        } else if is_dropping && self.overflows == Some(0) {
+            write!(
+                text,
+                "; {drops}{}, yet no accept queue overflowed: SYNs {}",
+                self.in_window(),
+                if self.syn_queue_drops == Some(0) {
+                    "that entered no queue"
+                } else {
+                    "that met a full SYN queue"
+                }
             )
         } else if is_dropping {
             write!(

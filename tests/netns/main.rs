@@ -5,6 +5,7 @@
 
 mod audit;
 mod audit_program;
+mod audit_syns;
 mod cases;
 mod charts;
 mod engines;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         audit_program::trials(),
+        audit_syns::trials(),
         cases::trials(),
         charts::trials(),
         engines::trials(),
