@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use super::{print, print_json, width};
 use crate::arm::SysctlValue;
@@ -53,6 +56,9 @@ pub(super) fn audit(args: &AuditArgs) -> Result<ExitCode, Error> {
         show(&audit, before.as_ref(), args)?;
         code = exit_code(&audit, args);
         before = Some(audit);
+        if is_unread() {
+            break;
+        }
     }
     Ok(ExitCode::from(code))
 }
@@ -207,6 +213,20 @@ fn show(audit: &Audit, before: Option<&Audit>, args: &AuditArgs) -> Result<(), E
     }
     text.push_str("\x1b[J");
     print(&text)
+}
+
+/// Whether nobody reads standard output any more: the other end of a pipe is closed, a terminal has gone.
+fn is_unread() -> bool {
+    let stdout = io::stdout();
+    // Errors and hang-ups are told without being asked for (poll(2)).
+    let mut poll = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    ppoll(
+        &mut poll,
+        Some(TimeSpec::from_duration(Duration::ZERO)),
+        None,
+    )
+    .is_ok()
+        && poll[0].any() == Some(true)
 }
 
 fn painted(line: &Line, colour: bool) -> String {

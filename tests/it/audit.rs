@@ -1,6 +1,8 @@
 //! What an audit prints, of windows that are written down here.
 
-use std::time::Duration;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use backlog_lab::audit::{
     self, Audit, DROPS, OVERFLOWS, PlaceWindow, Readings, Scope, Seen, Settings, Watched, Window,
@@ -193,4 +195,30 @@ fn the_metrics_are_in_the_exposition_format() {
     }
     let unknown = format!("backlog_listener_limit{{{}}}", labels(8_081, 0));
     assert!(!text.contains(&unknown), "unknown is left out\n{text}");
+}
+
+#[test]
+fn a_watch_ends_with_its_reader() {
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_backlog-lab"))
+        .args(["audit", "--watch", "--interval", "10ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = watch.stdout.take().unwrap();
+    BufReader::new(output)
+        .read_line(&mut String::new())
+        .unwrap();
+    let begun = Instant::now();
+    let ended = loop {
+        if let Some(status) = watch.try_wait().unwrap() {
+            break Some(status.code());
+        }
+        if begun.elapsed() > Duration::from_secs(20) {
+            watch.kill().unwrap();
+            watch.wait().unwrap();
+            break None;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    assert_eq!(ended, Some(Some(0)));
 }
