@@ -68,6 +68,41 @@ fn the_port_is_free_again_after_the_hold() {
     }
 }
 
+/// A server that closes first leaves its connections in `TIME_WAIT` at its port.
+#[test]
+fn a_port_can_be_held_again_at_once_in_any_mode() {
+    let modes = [
+        Mode::Close,
+        Mode::Refuse,
+        Mode::Full,
+        Mode::Slow(Duration::ZERO),
+        Mode::Refuse,
+        Mode::Ghost,
+        Mode::Reset,
+    ];
+    let address = hold::local(Mode::Close).unwrap().address();
+    for mode in modes {
+        let held = hold::at(mode, address).unwrap();
+        assert_eq!(held.broke(Duration::ZERO), None, "{mode:?}");
+        if let Mode::Close = mode {
+            let mut client = TcpStream::connect(address).unwrap();
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+        if let Mode::Refuse = mode {
+            let error = TcpStream::connect(address).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            assert!(
+                TcpListener::bind(address).is_err(),
+                "others can listen on it"
+            );
+            assert!(
+                hold::at(Mode::Refuse, address).is_err(),
+                "it is reserved twice"
+            );
+        }
+    }
+}
+
 #[test]
 fn two_on_one_port_are_told() {
     for first in [Mode::Full, Mode::Refuse, Mode::Close] {

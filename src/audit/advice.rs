@@ -32,14 +32,14 @@ pub(super) fn advice(facts: &Facts) -> Option<Advice> {
         format!(
             "raise the open-files limit of {process} ({used} of {allowed} used), or have it close what it no longer needs"
         )
-    } else if has(Finding::Full) && facts.full_looks == facts.looks && facts.accept_has_stopped() {
+    } else if (has(Finding::Full) || has(Finding::NearFull)) && facts.accept_has_stopped() {
         no_help.push("a bigger queue: accept has stopped, it would only fill later".into());
         format!("get {process} to accept again: it accepted nothing in this window")
-    } else if in_trouble
-        && facts.overflows == Some(0)
-        && facts.syn_queue_drops.is_some_and(|drops| drops > 0)
+    } else if has(Finding::Dropping)
+        && !has(Finding::Full)
+        && let Some(change) = syn_drops(facts)
     {
-        "set net.ipv4.tcp_syncookies = 1 in its namespace: the drops are SYNs that met a full SYN queue, which has the same limit".into()
+        change
     } else if has(Finding::Full) && facts.full_looks * 2 > facts.looks && is_idle(facts) {
         no_help
             .push("a bigger queue: what arrives faster than it is accepted fills any queue".into());
@@ -49,6 +49,7 @@ pub(super) fn advice(facts: &Facts) -> Option<Advice> {
     } else if in_trouble
         || has(Finding::SuspiciouslySmall)
         || has(Finding::ClampedByProgram)
+        || findings.first() == Some(&Finding::ClampedTo16Bit)
         || is_short(facts)
     {
         raise(
@@ -68,6 +69,22 @@ pub(super) fn advice(facts: &Facts) -> Option<Advice> {
         no_help.push("tcp_max_syn_backlog: it is not consulted while tcp_syncookies is on".into());
     }
     Some(Advice { change, no_help })
+}
+
+/// What moves drops of SYNs that the accept queue has no part in; `None` when it has, or may have.
+fn syn_drops(facts: &Facts) -> Option<String> {
+    if facts.overflows != Some(0) {
+        return None;
+    }
+    match (facts.syn_queue_drops?, facts.tcp_syncookies?) {
+        (0, 0) => facts.tcp_max_syn_backlog.map(|most| {
+            format!(
+                "raise net.ipv4.tcp_max_syn_backlog (now {most}) in its namespace, or set net.ipv4.tcp_syncookies = 1: without cookies new clients are dropped once three quarters of it are half-open"
+            )
+        }),
+        (0, _) => None,
+        _ => Some("set net.ipv4.tcp_syncookies = 1 in its namespace: the drops are SYNs that met a full SYN queue, which has the same limit".into()),
+    }
 }
 
 /// Whoever set the limit has to raise it.
@@ -136,309 +153,4 @@ fn sixteen_bit_warning(kernel: Option<&str>, value: u32) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A listener in a window of a second on a machine that is nearly idle.
-    fn facts(limit: u32, somaxconn: u64) -> Facts {
-        Facts {
-            looks: 50,
-            limit: Some(limit),
-            window_s: Some(1.0),
-            drops: Some(0),
-            drops_since_open: Some(0),
-            process: "nginx (pid 12)".into(),
-            somaxconn: Some(somaxconn),
-            tcp_syncookies: Some(1),
-            overflows: Some(0),
-            listen_drops: Some(0),
-            syn_queue_drops: Some(0),
-            passive_opens: Some(9),
-            idle_percent: Some(93.0),
-            kernel: Some("6.18.4".into()),
-            ..Facts::default()
-        }
-    }
-
-    fn full(limit: u32, somaxconn: u64) -> Facts {
-        Facts {
-            waiting: limit + 1,
-            waiting_first: limit + 1,
-            waiting_max: limit + 1,
-            full_looks: 50,
-            drops: Some(233),
-            overflows: Some(233),
-            listen_drops: Some(233),
-            ..facts(limit, somaxconn)
-        }
-    }
-
-    #[test]
-    fn full_is_more_than_the_limit() {
-        let listener = full(128, 32_428);
-        assert!(
-            listener
-                .says()
-                .starts_with("129 of 128 waiting for accept, full"),
-            "{}",
-            listener.says()
-        );
-        assert_eq!(
-            listener.findings(),
-            [Finding::Full, Finding::Dropping, Finding::ClampedByProgram]
-        );
-        let one_left = Facts {
-            waiting: 128,
-            waiting_max: 128,
-            ..facts(128, 32_428)
-        };
-        assert_eq!(one_left.findings()[0], Finding::NearFull);
-    }
-
-    #[test]
-    fn the_table_of_sockets_shows_no_limit() {
-        let listener = Facts {
-            waiting: 129,
-            limit: None,
-            drops: None,
-            ..facts(128, 4_096)
-        };
-        assert_eq!(listener.says(), "129 waiting, limit unknown");
-        assert_eq!(listener.findings(), [Finding::LimitUnknown]);
-        assert_eq!(advice(&listener), None);
-    }
-
-    #[test]
-    fn a_limit_that_the_program_asked_for_is_not_moved_by_somaxconn() {
-        let listener = facts(128, 32_428);
-        assert_eq!(
-            listener.findings(),
-            [Finding::ClampedByProgram, Finding::Healthy]
-        );
-        let says = listener.limit_says().unwrap();
-        assert!(
-            says.contains("the program asked for 128 (or a former, smaller somaxconn was in force at listen time)"),
-            "{says}"
-        );
-        let advice = advice(&listener).unwrap();
-        assert!(
-            advice
-                .change
-                .contains("the backlog that nginx (pid 12) passes to listen()"),
-            "{advice:?}"
-        );
-        assert!(
-            advice.no_help[0].contains("raising somaxconn (32428)"),
-            "{advice:?}"
-        );
-    }
-
-    #[test]
-    fn a_limit_that_equals_somaxconn_is_not_flagged() {
-        let listener = facts(32_428, 32_428);
-        assert_eq!(
-            listener.findings(),
-            [Finding::Healthy, Finding::EqualToSomaxconn]
-        );
-        assert_eq!(advice(&listener), None);
-    }
-
-    #[test]
-    fn a_full_queue_at_somaxconn_needs_a_larger_somaxconn_and_a_restart() {
-        let busy = Facts {
-            idle_percent: Some(3.0),
-            ..full(128, 128)
-        };
-        let advice = advice(&busy).unwrap();
-        assert!(
-            advice.change.contains("raise net.core.somaxconn (now 128)"),
-            "{advice:?}"
-        );
-        assert!(
-            advice.change.contains("until it calls listen() again"),
-            "{advice:?}"
-        );
-        assert!(
-            advice
-                .no_help
-                .iter()
-                .any(|text| text.contains("tcp_max_syn_backlog")),
-            "{advice:?}"
-        );
-    }
-
-    #[test]
-    fn when_accept_has_stopped_no_queue_is_big_enough() {
-        let stopped = Facts {
-            passive_opens: Some(0),
-            ..full(100, 4_096)
-        };
-        assert!(stopped.accept_has_stopped());
-        let advice = advice(&stopped).unwrap();
-        assert!(advice.change.contains("to accept again"), "{advice:?}");
-        assert!(
-            advice.no_help[0].contains("accept has stopped"),
-            "{advice:?}"
-        );
-    }
-
-    #[test]
-    fn a_full_queue_on_an_idle_machine_is_the_accept_loops() {
-        let advice = advice(&full(100, 4_096)).unwrap();
-        assert!(
-            advice.change.contains("the accept loop is the limit"),
-            "{advice:?}"
-        );
-    }
-
-    #[test]
-    fn out_of_files_comes_before_every_queue() {
-        let listener = Facts {
-            files: Some((64, 64)),
-            ..full(10, 4_096)
-        };
-        assert!(
-            listener.says().contains("open files 64, used 64"),
-            "{}",
-            listener.says()
-        );
-        assert!(
-            advice(&listener)
-                .unwrap()
-                .change
-                .contains("raise the open-files limit")
-        );
-    }
-
-    #[test]
-    fn a_small_limit_is_suspicious_even_with_an_empty_queue() {
-        assert_eq!(facts(1, 4_096).findings()[0], Finding::SuspiciouslySmall);
-        assert_eq!(facts(15, 4_096).findings()[0], Finding::SuspiciouslySmall);
-        assert_eq!(facts(16, 4_096).findings()[0], Finding::ClampedByProgram);
-    }
-
-    #[test]
-    fn sixteen_bits_are_harmless_until_half_of_them_are_used() {
-        let calm = Facts {
-            kernel: Some("4.15.0-99".into()),
-            ..facts(65_535, 196_602)
-        };
-        assert_eq!(calm.findings()[0], Finding::Healthy);
-        assert!(
-            calm.limit_says()
-                .unwrap()
-                .contains("clamped to 16 bit by the program")
-        );
-        let deep = Facts {
-            waiting_max: 40_000,
-            ..calm
-        };
-        assert_eq!(deep.findings()[0], Finding::ClampedTo16Bit);
-    }
-
-    #[test]
-    fn values_that_wrap_on_old_kernels_are_warned_of() {
-        for (value, acts_as) in [
-            (65_536, "acts as 0"),
-            (262_144, "acts as 0"),
-            (65_540, "acts as 4"),
-        ] {
-            let warning = sixteen_bit_warning(Some("3.10.0-1160.el7"), value).unwrap();
-            assert!(
-                warning.contains(acts_as) && warning.contains("65535 or less"),
-                "{warning}"
-            );
-        }
-        assert_eq!(sixteen_bit_warning(Some("3.10.0"), 65_535), None);
-        assert_eq!(sixteen_bit_warning(Some("4.1.0"), 262_144), None);
-        assert_eq!(sixteen_bit_warning(Some("6.18.4"), 262_144), None);
-        let old = Facts {
-            expected: Some(262_144),
-            kernel: Some("3.10.0".into()),
-            ..facts(128, 128)
-        };
-        assert!(
-            advice(&old)
-                .unwrap()
-                .change
-                .contains("Caution: before Linux 4.1")
-        );
-    }
-
-    #[test]
-    fn a_limit_below_the_expected_one_names_who_cut_it() {
-        let program = Facts {
-            expected: Some(2_048),
-            ..facts(100, 4_096)
-        };
-        let says = program.limit_says().unwrap();
-        assert!(
-            says.contains("100, expected 2048: the process passed a smaller value"),
-            "{says}"
-        );
-        let somaxconn = Facts {
-            expected: Some(2_048),
-            ..facts(128, 128)
-        };
-        let says = somaxconn.limit_says().unwrap();
-        assert!(
-            says.contains("128, expected 2048: clamped by somaxconn"),
-            "{says}"
-        );
-    }
-
-    #[test]
-    fn bursts_shorter_than_the_looks_are_said() {
-        let burst = Facts {
-            drops: Some(233),
-            overflows: Some(233),
-            listen_drops: Some(233),
-            ..facts(2, 4_096)
-        };
-        assert!(
-            burst
-                .says()
-                .contains("never seen full (deepest 0), but 233 drops in 1.0 s"),
-            "{}",
-            burst.says()
-        );
-        assert_eq!(burst.findings()[0], Finding::Dropping);
-    }
-
-    #[test]
-    fn a_single_look_says_nothing_of_now() {
-        let single = Facts {
-            window_s: None,
-            drops: None,
-            drops_since_open: Some(500),
-            overflows: None,
-            listen_drops: None,
-            passive_opens: None,
-            looks: 1,
-            ..facts(4_096, 4_096)
-        };
-        assert_eq!(
-            single.findings(),
-            [Finding::NotMeasured, Finding::EqualToSomaxconn]
-        );
-        let says = single.says();
-        assert!(
-            says.contains("age unknown") && says.contains("--interval"),
-            "{says}"
-        );
-    }
-
-    #[test]
-    fn drops_of_a_socket_alone_do_not_mean_overflow() {
-        let stray = Facts {
-            drops: Some(3),
-            ..facts(4_096, 4_096)
-        };
-        assert_eq!(stray.findings()[0], Finding::Healthy);
-        assert!(
-            stray.says().contains("stray packets, not the queue"),
-            "{}",
-            stray.says()
-        );
-    }
-}
+mod tests;

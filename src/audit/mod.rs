@@ -363,6 +363,7 @@ fn listener(
         ),
         somaxconn: namespace.settings.somaxconn,
         tcp_syncookies: namespace.settings.tcp_syncookies,
+        tcp_max_syn_backlog: namespace.settings.tcp_max_syn_backlog,
         overflows: namespace.in_window(OVERFLOWS),
         listen_drops: namespace.in_window(DROPS),
         syn_queue_drops: namespace.in_window(SYN_QUEUE_DROPS),

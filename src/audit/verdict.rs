@@ -35,6 +35,8 @@ pub struct Facts {
     pub somaxconn: Option<u64>,
     /// `net.ipv4.tcp_syncookies` of its namespace.
     pub tcp_syncookies: Option<u64>,
+    /// `net.ipv4.tcp_max_syn_backlog` of its namespace.
+    pub tcp_max_syn_backlog: Option<u64>,
     /// `TcpExt.ListenOverflows` of its namespace in the window.
     pub overflows: Option<u64>,
     /// `TcpExt.ListenDrops` of its namespace in the window.
@@ -123,6 +125,11 @@ pub fn capacity(limit: u32) -> u64 {
     u64::from(limit) + 1
 }
 
+/// `1 drop`, `233 drops`.
+fn counted(drops: u32) -> String {
+    format!("{drops} drop{}", if drops == 1 { "" } else { "s" })
+}
+
 impl Facts {
     /// Every finding, the most serious first; never empty.
     pub fn findings(&self) -> Vec<Finding> {
@@ -203,12 +210,12 @@ impl Facts {
         self.files.is_some_and(|(used, allowed)| used >= allowed)
     }
 
-    /// Whether nothing at all can have been accepted here in the window: what entered any accept queue of the
-    /// namespace is what this one grew by.
+    /// Whether nothing at all can have been accepted here while connections waited from the first look on: what
+    /// entered any accept queue of the namespace is what this one grew by.
     pub fn accept_has_stopped(&self) -> bool {
         let inflow = self.passive_opens.map(i128::from);
         let growth = i128::from(self.waiting) - i128::from(self.waiting_first);
-        self.window_s.is_some() && self.waiting > 0 && inflow == Some(growth)
+        self.window_s.is_some() && self.waiting_first > 0 && inflow == Some(growth)
     }
 
     /// `129 of 128 waiting for accept, full`.
@@ -217,7 +224,8 @@ impl Facts {
             return format!("{} waiting, limit unknown", self.waiting);
         };
         let mut text = format!("{} of {limit} waiting for accept", self.waiting);
-        let drops = self.drops.unwrap_or(0);
+        let growth = self.drops.unwrap_or(0);
+        let drops = counted(growth);
         let is_dropping = self.is_dropping();
         // Writing to a string cannot fail.
         let _ = if self.waiting > limit {
@@ -235,10 +243,21 @@ impl Facts {
                 self.waiting_max,
                 capacity(limit)
             )
+        } else if is_dropping && self.overflows == Some(0) {
+            write!(
+                text,
+                "; {drops}{}, yet no accept queue overflowed: SYNs {}",
+                self.in_window(),
+                if self.syn_queue_drops == Some(0) {
+                    "that entered no queue"
+                } else {
+                    "that met a full SYN queue"
+                }
+            )
         } else if is_dropping {
             write!(
                 text,
-                "; never seen full (deepest {}), but {drops} drops{}: bursts shorter than the time between looks",
+                "; never seen full (deepest {}), but {drops}{}: bursts shorter than the time between looks",
                 self.waiting_max,
                 self.in_window()
             )
@@ -250,24 +269,28 @@ impl Facts {
         let was_full = self.waiting > limit || self.full_looks > 0 || self.is_near_full();
         let _ = match self.window_s {
             Some(_) if is_dropping && was_full => {
-                write!(text, "; {drops} drops{}", self.in_window())
+                write!(text, "; {drops}{}", self.in_window())
             }
-            Some(_) if drops > 0 && !is_dropping => write!(
+            Some(_) if growth > 0 && !is_dropping => write!(
                 text,
-                "; its drop counter grew by {drops}{}, yet ListenDrops did not: stray packets, not the queue",
+                "; its drop counter grew by {growth}{}, yet ListenDrops did not: stray packets, not the queue",
                 self.in_window()
             ),
             Some(_) if self.drops == Some(0) && !was_full => {
-                write!(text, ", no drops{}", self.in_window())
+                let since = self.drops_since_open.filter(|drops| *drops > 0);
+                let since = since.map_or_else(String::new, |drops| {
+                    format!("; {} since it was opened, age unknown", counted(drops))
+                });
+                write!(text, ", no drops{}{since}", self.in_window())
             }
             Some(_) => Ok(()),
             None => {
                 let drops = self
                     .drops_since_open
-                    .map_or("an unknown number of".into(), |drops| drops.to_string());
+                    .map_or("an unknown number of drops".into(), counted);
                 write!(
                     text,
-                    " at this one look; {drops} drops since it was opened, age unknown: measure them with --interval 1s"
+                    " at this one look; {drops} since it was opened, age unknown: measure them with --interval 1s"
                 )
             }
         };

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use super::{print, print_json, width};
 use crate::arm::SysctlValue;
@@ -52,6 +56,9 @@ pub(super) fn audit(args: &AuditArgs) -> Result<ExitCode, Error> {
         show(&audit, before.as_ref(), args)?;
         code = exit_code(&audit, args);
         before = Some(audit);
+        if is_unread() {
+            break;
+        }
     }
     Ok(ExitCode::from(code))
 }
@@ -77,7 +84,13 @@ fn places(args: &AuditArgs) -> Result<(Vec<Place>, u32), Error> {
         return Ok(Place::all()?);
     }
     let place = match args.pid {
-        Some(pid) => Place::of(pid)?,
+        Some(pid) => {
+            let net = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+            if net(&pid.to_string()) != net("self") {
+                netns::enter_that_of(pid);
+            }
+            Place::of(pid)?
+        }
         None => Place::here()?,
     };
     Ok((vec![place], 0))
@@ -162,7 +175,7 @@ fn show(audit: &Audit, before: Option<&Audit>, args: &AuditArgs) -> Result<(), E
     }
     let is_terminal = io::stdout().is_terminal();
     let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut lines = report::audit(audit, before, width());
+    let mut lines = report::audit(audit, before, is_terminal.then(width));
     let repeats = args.watch || args.count.is_some_and(|count| count > 1);
     if repeats {
         let now = Timestamp::now()
@@ -200,6 +213,20 @@ fn show(audit: &Audit, before: Option<&Audit>, args: &AuditArgs) -> Result<(), E
     }
     text.push_str("\x1b[J");
     print(&text)
+}
+
+/// Whether nobody reads standard output any more: the other end of a pipe is closed, a terminal has gone.
+fn is_unread() -> bool {
+    let stdout = io::stdout();
+    // Errors and hang-ups are told without being asked for (poll(2)).
+    let mut poll = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    ppoll(
+        &mut poll,
+        Some(TimeSpec::from_duration(Duration::ZERO)),
+        None,
+    )
+    .is_ok()
+        && poll[0].any() == Some(true)
 }
 
 fn painted(line: &Line, colour: bool) -> String {

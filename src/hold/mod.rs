@@ -326,20 +326,19 @@ fn bound(mode: Mode, address: SocketAddr) -> Result<Socket, HoldError> {
         .map_err(failed("open a socket"))?;
     let backlog = match mode {
         // The smallest queue: it holds one connection.
-        Mode::Full => Some(0),
-        Mode::Ghost | Mode::Slow(_) | Mode::Reset | Mode::Close => Some(i32::MAX),
-        Mode::Refuse => None,
+        Mode::Full => 0,
+        Mode::Ghost | Mode::Slow(_) | Mode::Reset | Mode::Close => i32::MAX,
+        Mode::Refuse => {
+            reserve::bind(&socket, address).map_err(failed("bind"))?;
+            return Ok(socket);
+        }
     };
-    if backlog.is_some() {
-        // A port may be taken again at once. Without a listener this would let others bind it too.
-        socket
-            .set_reuse_address(true)
-            .map_err(failed("set SO_REUSEADDR"))?;
-    }
+    // A port may be taken again at once.
+    socket
+        .set_reuse_address(true)
+        .map_err(failed("set SO_REUSEADDR"))?;
     socket.bind(&address.into()).map_err(failed("bind"))?;
-    if let Some(backlog) = backlog {
-        socket.listen(backlog).map_err(failed("listen"))?;
-    }
+    socket.listen(backlog).map_err(failed("listen"))?;
     Ok(socket)
 }
 

@@ -127,6 +127,8 @@ pub(super) struct Ghost {
     witness: Option<Probe>,
     taken: VecDeque<Socket>,
     proved: bool,
+    /// The queue was full at the last look, and that has been told.
+    was_full: bool,
 }
 
 impl Ghost {
@@ -137,6 +139,7 @@ impl Ghost {
             witness: None,
             taken: VecDeque::new(),
             proved: false,
+            was_full: false,
         }
     }
 
@@ -153,6 +156,7 @@ impl Ghost {
             }));
         }
         let queue = listen_queue(&self.listener)?;
+        let mut obstacle = None;
         if queue.waiting * 2 > queue.limit {
             self.taken.retain(|socket| !has_gone(socket));
             for _ in 0..(queue.waiting - queue.limit / 2) {
@@ -160,13 +164,19 @@ impl Ghost {
                     Ok((socket, _)) if has_gone(&socket) => {}
                     Ok((socket, _)) => self.taken.push_back(socket),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // There still is room for as long as the queue is not full.
                     Err(error) => {
-                        return Ok(Some(format!("no room can be made in the queue: {error}")));
+                        obstacle = Some(error);
+                        break;
                     }
                 }
             }
         }
-        Ok(is_full(queue).then(|| "the queue was full for a moment: connect() had to wait".into()))
+        let was_full = std::mem::replace(&mut self.was_full, is_full(queue));
+        Ok((self.was_full && !was_full).then(|| match obstacle {
+            None => "the queue was full for a moment: connect() had to wait".into(),
+            Some(error) => format!("the queue is full, and no room can be made in it: {error}"),
+        }))
     }
 }
 
@@ -216,6 +226,19 @@ impl Keeper for Ghost {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpStream};
+
+    #[test]
+    fn a_ghost_that_was_full_says_it_and_has_room_again() {
+        let socket =
+            super::super::bound(super::super::Mode::Full, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let target = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut ghost = Ghost::new(socket, target);
+        let _client = TcpStream::connect(target).unwrap();
+        let problem = ghost.check().unwrap().unwrap();
+        assert!(problem.contains("full for a moment"), "{problem}");
+        assert_eq!(ghost.check().unwrap(), None);
+        TcpStream::connect(target).unwrap();
+    }
 
     #[test]
     fn a_queue_that_loses_a_place_is_filled_again() {

@@ -15,7 +15,7 @@ pub use refusal::Refusal;
 pub use sysctl::{SysctlError, apply as apply_sysctls, in_force, read_file as read_sysctl_file};
 pub use thread::Namespace;
 pub use topology::{Between, Topology};
-pub use user::{KernelSteps, Steps, enter};
+pub use user::{KernelSteps, Steps, enter, enter_that_of};
 
 /// A namespace that could not be made ready.
 #[derive(Debug, thiserror::Error)]

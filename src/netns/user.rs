@@ -5,7 +5,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 
 use super::Refusal;
@@ -95,6 +95,19 @@ pub fn enter(steps: &impl Steps) -> Result<(), Refusal> {
         })?;
     }
     Ok(())
+}
+
+/// Enters the user namespace of a process, if this process has no `CAP_SYS_ADMIN` and the kernel lets it in: a user may
+/// enter those that they made, and from there the network namespaces that belong to them (`user_namespaces(7)`).
+/// Where it does not, nothing has changed. Must be called while there is only one thread.
+pub fn enter_that_of(pid: u32) {
+    if KernelSteps.has_sys_admin() {
+        return;
+    }
+    if let Ok(user) = fs::File::open(format!("/proc/{pid}/ns/user")) {
+        // Whoever looks into the network namespace next is told why that cannot be.
+        let _ = setns(user, CloneFlags::CLONE_NEWUSER);
+    }
 }
 
 #[cfg(test)]

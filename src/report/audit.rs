@@ -61,14 +61,20 @@ const COLUMNS: &[Column] = &[
         cell: |one, _| waiting(one),
     },
     Column {
+        heading: ["capa-", "city"],
+        rank: 2,
+        left: false,
+        cell: |one, _| or_dash(one.capacity),
+    },
+    Column {
         heading: ["", "fill"],
-        rank: 5,
+        rank: 4,
         left: false,
         cell: |one, _| or_dash(one.fill_percent.map(|fill| format!("{fill:.0}%"))),
     },
     Column {
         heading: ["deep-", "est"],
-        rank: 3,
+        rank: 1,
         left: false,
         cell: |one, _| one.depth_max.to_string(),
     },
@@ -80,7 +86,7 @@ const COLUMNS: &[Column] = &[
     },
     Column {
         heading: ["since", "open"],
-        rank: 2,
+        rank: 5,
         left: false,
         cell: |one, _| or_dash(one.drops_since_open),
     },
@@ -92,7 +98,7 @@ const COLUMNS: &[Column] = &[
     },
     Column {
         heading: ["open", "files"],
-        rank: 1,
+        rank: 3,
         left: false,
         cell: |one, _| files(one),
     },
@@ -104,9 +110,14 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
-/// The audit for a terminal of `width` columns. Listeners that differ from those of `before` stand out.
-pub fn audit(audit: &Audit, before: Option<&Audit>, width: usize) -> Vec<Line> {
+/// How wide texts are where no terminal has a width.
+const TEXT: usize = 80;
+
+/// The audit for a terminal of `width` columns; without one the table has every column, however wide. Listeners that
+/// differ from those of `before` stand out.
+pub fn audit(audit: &Audit, before: Option<&Audit>, width: Option<usize>) -> Vec<Line> {
     let mut lines = Vec::new();
+    let (table_width, width) = (width.unwrap_or(usize::MAX), width.unwrap_or(TEXT));
     for namespace in &audit.namespaces {
         if audit.namespaces.len() > 1 || namespace.found_by.is_some() {
             push(&mut lines, &place(namespace), Emphasis::Heading, width);
@@ -120,7 +131,7 @@ pub fn audit(audit: &Audit, before: Option<&Audit>, width: usize) -> Vec<Line> {
         if rows.is_empty() {
             push(&mut lines, "no TCP listener here", Emphasis::None, width);
         } else {
-            table(&mut lines, &rows, audit, before, width);
+            table(&mut lines, &rows, audit, before, table_width);
         }
         push(&mut lines, "", Emphasis::None, width);
         advise(&mut lines, &rows, width);
@@ -280,18 +291,17 @@ fn rate(count: u64, window_s: f64) -> String {
     }
 }
 
-/// Each listener in trouble by itself; those whose limit alone is worth a word, together.
+/// Each listener in trouble by itself; those of which only the limit is to be said, together.
 fn advise(lines: &mut Vec<Line>, rows: &[&ListenerReport], width: usize) {
     let mut alike: BTreeMap<&str, Vec<&ListenerReport>> = BTreeMap::new();
     for one in rows {
         match one.verdict {
-            Finding::Healthy | Finding::LimitUnknown => {}
-            Finding::ClampedByProgram
+            Finding::LimitUnknown if one.depth == 0 => {}
+            Finding::Healthy
+            | Finding::ClampedByProgram
             | Finding::NotMeasured
             | Finding::EqualToSomaxconn
-            | Finding::AboveSomaxconn
-                if one.advice.does_not_help.is_empty() => {}
-            Finding::ClampedByProgram | Finding::NotMeasured => {
+            | Finding::AboveSomaxconn => {
                 if let Some(says) = &one.limit_says {
                     alike.entry(says).or_default().push(one);
                 }
@@ -333,6 +343,22 @@ fn alone(lines: &mut Vec<Line>, one: &ListenerReport, width: usize) {
     let heading = format!("{}  {}: {}", address(one), process(one), one.verdict.word());
     push(lines, &heading, Emphasis::Bad, width);
     push(lines, &format!("  {}", one.says), Emphasis::None, width);
+    let figures = [
+        one.capacity.map(|capacity| format!("room for {capacity}")),
+        one.drops_since_open
+            .map(|drops| format!("drops since it was opened: {drops}")),
+        one.files_used
+            .map(|_| format!("open files: {}", files(one))),
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    if !figures.is_empty() {
+        push(
+            lines,
+            &format!("  {}", figures.join(", ")),
+            Emphasis::None,
+            width,
+        );
+    }
     if let Some(says) = &one.limit_says {
         push(lines, &format!("  limit: {says}"), Emphasis::None, width);
     }

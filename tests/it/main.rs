@@ -1,6 +1,7 @@
 //! Tests that need no namespace: text fixtures, the command line, the pipeline on scripted observations, and
 //! the rules of the house.
 
+mod audit;
 mod books;
 mod causes;
 mod claims;

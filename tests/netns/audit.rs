@@ -1,12 +1,10 @@
 //! The audit against listeners whose state is known exactly.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{AcceptPolicy, Answer, Protocol, Requests, ServerSpec, Span, SpeaksFirst};
 use backlog_lab::audit::{self, Audit, Finding, ListenerReport, OVERFLOWS, Place, Scope};
-use backlog_lab::load::Server;
 use backlog_lab::netns::Namespace;
 use backlog_lab::probe::diag::Diag;
 use backlog_lab::probe::{counters, host::read_host, owners};
@@ -16,12 +14,11 @@ use socket2::{Domain, Socket, Type};
 type Test = fn() -> Result<(), Failed>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let inside: [(&str, Test); 11] = [
+    let inside: [(&str, Test); 10] = [
         (
             "a-full-queue-is-said-with-its-limit-and-from-proc-without",
             full_from_both_sources,
         ),
-        ("half-open-requests-do-not-wait-for-accept", half_open),
         (
             "only-limits-below-somaxconn-are-flagged",
             clamped_by_program,
@@ -77,7 +74,7 @@ fn listen(address: &str, backlog: i32) -> Result<(Socket, SocketAddr), Failed> {
 }
 
 /// Begins connections, one after another, without waiting for those that meet a full queue.
-fn knock(address: SocketAddr, times: usize) -> Result<Vec<Socket>, Failed> {
+pub(crate) fn knock(address: SocketAddr, times: usize) -> Result<Vec<Socket>, Failed> {
     (0..times)
         .map(|_| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -130,45 +127,6 @@ fn full_from_both_sources() -> Result<(), Failed> {
         (one.verdict, one.limit, one.drops, one.somaxconn),
         (Finding::LimitUnknown, None, None, None)
     );
-    Ok(())
-}
-
-/// Clients of a listener with `TCP_DEFER_ACCEPT` that say nothing stay half-open at the server.
-fn half_open() -> Result<(), Failed> {
-    let spec = ServerSpec {
-        backlog: 128,
-        accept_delay: Span::default(),
-        accept: AcceptPolicy::Never,
-        accept_from: Span::default(),
-        family: None,
-        answer: Answer::default(),
-        requests: None,
-        listen: true,
-        reuseport: 1,
-        ports: 1,
-        acceptors: 1,
-        defer_accept: Some(Span::from_ms(30_000)),
-        close_first_at: None,
-        descriptors: None,
-    };
-    let protocol = Protocol {
-        speaks_first: SpeaksFirst::Client,
-        http: None,
-        requests: Requests::ONE,
-    };
-    let server = Server::open(Ipv4Addr::LOCALHOST.into(), &spec, &protocol)?;
-    let address = server.address();
-    let _clients = knock(address, 50)?;
-    let mut diag = Diag::open()?;
-    assert_eq!(
-        diag.connections(address.port())?.len(),
-        50,
-        "half-open requests"
-    );
-    let audit = audited_here()?;
-    let one = row(&audit, address);
-    assert_eq!((one.depth, one.depth_max, one.limit), (0, 0, Some(128)));
-    assert_eq!(one.findings, [Finding::ClampedByProgram, Finding::Healthy]);
     Ok(())
 }
 

@@ -176,6 +176,29 @@ fn command() -> Result<(), Failed> {
         (&"backlog-lab".into(), &"healthy".into())
     );
 
+    // One that goes into the background, out of the session, and lets its first process end.
+    let mark = "9123";
+    let script = format!(
+        "(setsid {} hold ghost {mark} >/dev/null 2>&1 &); exit 0",
+        lab()
+    );
+    let output = run(&[
+        "audit",
+        "--interval",
+        "100ms",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ])?;
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(
+        (output.status.code(), &document["listeners"][0]["port"]),
+        (Some(0), &9_123.into())
+    );
+    assert_eq!(processes_with(mark), 0, "a process was left behind");
+
     let output = run(&["audit", "--", "sh", "-c", "exit 3"])?;
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(

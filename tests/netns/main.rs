@@ -5,6 +5,7 @@
 
 mod audit;
 mod audit_program;
+mod audit_syns;
 mod cases;
 mod charts;
 #[path = "../support/contract.rs"]
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let trials = [
         audit::trials(),
         audit_program::trials(),
+        audit_syns::trials(),
         cases::trials(),
         charts::trials(),
         engines::trials(),

@@ -1,8 +1,10 @@
 //! The audit of real servers, figure by figure beside `ss` and `nstat`.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use backlog_lab::audit::{self, Audit, DROPS, Finding, OVERFLOWS, Place, Scope};
@@ -62,7 +64,69 @@ pub(crate) fn trials() -> Vec<Trial> {
                 Trial::test(name, move || agrees(server, somaxconn))
             })
         })
+        .chain([Trial::test(
+            "audit/a-container-without-root-shows-its-limits-to-its-user",
+            own_container,
+        )])
         .collect()
+}
+
+/// A container as users make them without root: user and network namespace of its own.
+fn own_container() -> Result<(), Failed> {
+    // Where everybody may start the program.
+    let folder = tempfile::tempdir()?;
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+    let lab = folder.path().join("backlog-lab");
+    std::fs::copy(env!("CARGO_BIN_EXE_backlog-lab"), &lab)?;
+    let lab = lab.display().to_string();
+    let as_nobody = |words: &[&str]| {
+        let user: &[&str] = if nix::unistd::geteuid().is_root() {
+            &[
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+            ]
+        } else {
+            &["env"]
+        };
+        let mut command = Command::new(user[0]);
+        command.args(&user[1..]).args(words);
+        command
+    };
+    let script = format!("ip link set lo up && exec {lab} hold ghost --json");
+    let mut container = as_nobody(&["unshare", "-Urn", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = container.stdout.take().ok_or("no output")?;
+    BufReader::new(output).read_line(&mut String::new())?;
+    let pid = container.id().to_string();
+    let audit = as_nobody(&[
+        &lab,
+        "audit",
+        "--interval",
+        "100ms",
+        "--json",
+        "--pid",
+        &pid,
+    ])
+    .output();
+    container.kill()?;
+    container.wait()?;
+    let audit = audit?;
+    assert!(
+        audit.status.success(),
+        "{}",
+        String::from_utf8_lossy(&audit.stderr)
+    );
+    let document: serde_json::Value = serde_json::from_slice(&audit.stdout)?;
+    let one = &document["listeners"][0];
+    assert_eq!(
+        (&one["pid"], &one["limit"], &one["somaxconn"]),
+        (&pid.parse::<u32>()?.into(), &4_096.into(), &4_096.into()),
+        "{document}"
+    );
+    Ok(())
 }
 
 fn words(words: &[&str]) -> Vec<OsString> {
