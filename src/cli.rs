@@ -144,7 +144,7 @@ pub struct BreakArgs {
     /// No load above this is tried
     #[arg(long, value_name = "LOAD", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub most: u32,
-    /// Trials of each load; one that breaks is enough
+    /// Trials of a load before it is borne; one that breaks is enough, and both edges are tried at least twice
     #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub trials: u32,
     /// The seed of every random decision [default: a random one]

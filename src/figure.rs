@@ -214,7 +214,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     (
         "answered-per-s",
-        "clients served per second while connections were started",
+        "clients served per second while there was load: while connections were started, or in a flood until the queue first ran empty",
     ),
     (
         "requests-answered",
@@ -226,7 +226,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     (
         "requests-per-s",
-        "requests answered per second while connections were started, where connections carry several",
+        "requests answered per second while connections were started, or in a flood until the last answer, where connections carry several",
     ),
     (
         "request-p50-ms",
@@ -266,7 +266,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     (
         "accept-rate-per-s",
-        "accepts per second, from the first to the last",
+        "accepts per second while there was load: while connections were started, or in a flood until the queue first ran empty",
     ),
     (
         "accept-pause-ms",

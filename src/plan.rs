@@ -17,6 +17,9 @@ pub struct PlannedArm {
     pub name: String,
     /// Every resolved setting, in the arm file's own words.
     pub settings: Arm,
+    /// Its trials, where they are not as many as the plan's: those of a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<u32>,
 }
 
 /// A run that has been decided on.
@@ -117,6 +120,7 @@ impl Plan {
             .map(|settings| PlannedArm {
                 name: settings.name.clone(),
                 settings,
+                trials: None,
             })
             .collect();
         Self {
@@ -134,8 +138,10 @@ impl Plan {
     pub fn order(&self) -> Vec<Trial<'_>> {
         let mut random = SplitMix64::new(self.seed);
         let mut order = Vec::new();
-        for index in 0..self.trials {
-            let mut round: Vec<_> = self.arms.iter().map(|arm| self.trial(arm, index)).collect();
+        let most = self.arms.iter().map(|arm| self.trials_of(arm)).max();
+        for index in 0..most.unwrap_or(0) {
+            let arms = self.arms.iter().filter(|arm| index < self.trials_of(arm));
+            let mut round: Vec<_> = arms.map(|arm| self.trial(arm, index)).collect();
             if index > 0 {
                 for last in (1..round.len()).rev() {
                     let other = random.below(last as u64 + 1);
@@ -147,8 +153,13 @@ impl Plan {
         order
     }
 
+    /// How many trials of an arm there are to be.
+    pub fn trials_of(&self, arm: &PlannedArm) -> u32 {
+        arm.trials.unwrap_or(self.trials)
+    }
+
     /// A trial; its seed follows from the run's, from the arm's name and from its number.
-    fn trial<'a>(&self, arm: &'a PlannedArm, index: u32) -> Trial<'a> {
+    pub fn trial<'a>(&self, arm: &'a PlannedArm, index: u32) -> Trial<'a> {
         let words = arm.name.bytes().map(u64::from).chain([u64::from(index)]);
         Trial {
             arm,

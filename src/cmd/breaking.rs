@@ -11,12 +11,11 @@ use crate::arm::{Arm, Catalog, LinkKind, LoadKind, Span};
 use crate::cli::BreakArgs;
 use crate::error::Error;
 use crate::manifest::Manifest;
-use crate::observation::Observation;
 use crate::plan::Plan;
 use crate::probe::host::read_host;
 use crate::report as render;
-use crate::result::{ArmResult, Held, expected_breaking_load, held, results};
-use crate::run::{KernelLab, RunFolder, execute, random_seed};
+use crate::result::{Held, Step, TrialResult, Tries, expected_breaking_load, held, held_in};
+use crate::run::{RunFolder, Sought, random_seed, seek};
 use crate::search::Search;
 
 /// The first load where the settings do not say what is to be expected.
@@ -37,7 +36,7 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
         clippy::cast_sign_loss,
         reason = "a positive number, cut to the largest load"
     )]
-    let mut search = Search::new(first as u32, args.most, args.within);
+    let mut search = Search::new(first as u32, args.most, args.within, args.trials);
 
     let (lab, interrupt) = run::ready(std::slice::from_ref(&arm))?;
     let seed = match args.seed {
@@ -55,43 +54,25 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
     {
         eprintln!("{error}; the run itself is in {}", folder.path().display());
     }
-    let mut steps = Steps {
-        lab,
-        folder,
-        manifest,
-        observations: Vec::new(),
+    let mut told = Told {
+        by,
+        watcher: Watcher::new(args.quiet, None),
         quiet: args.quiet,
+        cannot: Vec::new(),
     };
-    let mut cannot = Vec::new();
-    while let Some(load) = search.next()
-        && interrupt.raised().is_none()
-    {
-        let told = by.told(load.into());
-        let held = match arm.with_load(by, load, step) {
-            Ok(arm) => steps.take(arm)?,
-            Err(why) => {
-                cannot.push(format!("{told} cannot be raised: {why}"));
-                Held::ClientLimited
-            }
-        };
-        if !args.quiet {
-            let short = if steps.too_short(load) {
-                " (too short to tell)"
-            } else {
-                ""
-            };
-            eprintln!("{told}: {held}{short}");
-        }
-        search.record(load, held);
-    }
+    let arm_at = |load| arm.with_load(by, load, step);
+    let found = seek(&mut search, arm_at, &lab, &folder, manifest, |sought| {
+        told.on(sought);
+    })?;
+    let Told { mut cannot, .. } = told;
     if search.gave_up() {
         cannot.push("the search ended for want of steps".into());
     }
 
     let (results, charts) = report::write(
-        &steps.folder,
-        &steps.manifest,
-        &steps.observations,
+        &folder,
+        &found.manifest,
+        &found.observations,
         args.charts.options(),
     )?;
     if args.json {
@@ -104,10 +85,10 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
         for why in &cannot {
             print(&format!("{why}\n"))?;
         }
-        let readme = steps.folder.path().join("README.md");
+        let readme = folder.path().join("README.md");
         print(&format!("{}\n", readme.display()))?;
     }
-    let unknown = results.arms.iter().any(|arm| held(arm) == Held::Unknown);
+    let unknown = results.arms.iter().any(|arm| held(arm).0 == Held::Unknown);
     let code = if unknown { results.exit_code() } else { 0 };
     let code = interrupt
         .raised()
@@ -148,39 +129,60 @@ fn duration(args: &BreakArgs, arm: &Arm) -> Span {
     args.step.or(own).unwrap_or(STEP)
 }
 
-/// The steps that have been taken.
-struct Steps {
-    lab: KernelLab,
-    folder: RunFolder,
-    manifest: Manifest,
-    observations: Vec<Observation>,
+/// What is told on the way.
+struct Told {
+    by: LoadKind,
+    watcher: Watcher,
     quiet: bool,
+    /// Why loads could not be raised.
+    cannot: Vec<String>,
 }
 
-impl Steps {
-    /// Takes a step: it is in the run's plan before its first trial begins.
-    fn take(&mut self, arm: Arm) -> Result<Held, Error> {
-        let whole = &self.manifest.plan;
-        let plan = Plan::new(vec![arm], whole.trials, whole.seed, whole.overrides.clone());
-        self.manifest.plan.arms.extend(plan.arms.iter().cloned());
-        self.folder.describe(&self.manifest)?;
-        let mut watcher = Watcher::new(self.quiet, plan.order().len());
-        let observations = execute(&plan, &self.lab, &self.folder, |event| watcher.on(&event))?;
-        drop(watcher);
-        let of_step = Manifest {
-            plan,
-            ..self.manifest.clone()
-        };
-        let arms: Vec<ArmResult> = results(&of_step, &observations).arms;
-        self.observations.extend(observations);
-        Ok(arms.first().map_or(Held::Unknown, held))
+impl Told {
+    fn on(&mut self, sought: Sought<'_>) {
+        match sought {
+            Sought::Trial(event) => self.watcher.on(&event),
+            Sought::Refused { load, why } => {
+                let load = self.by.told(load.into());
+                self.cannot.push(format!("{load} cannot be raised: {why}"));
+            }
+            Sought::Load {
+                load,
+                step,
+                last,
+                again,
+            } if !self.quiet => {
+                let load = self.by.told(load.into());
+                eprintln!("{load}: {}", of_trial(step, last, again));
+            }
+            Sought::Load { .. } => {}
+        }
     }
+}
 
-    /// Whether the step of this load ended before its queue was to be full.
-    fn too_short(&self, load: u32) -> bool {
-        let results = results(&self.manifest, &self.observations);
-        let mut steps = results.staircases.iter().flat_map(|one| &one.steps);
-        steps.any(|step| step.too_short && (step.load - f64::from(load)).abs() < 0.5)
+/// How a load has gone: `holds`, `holds (trial 2)`, `trial 2 says nothing (why); it is tried again`.
+fn of_trial(step: &Step, last: &TrialResult, again: bool) -> String {
+    let Tries {
+        counted, spoiled, ..
+    } = step.tries;
+    let short = if step.too_short {
+        ", too short to tell"
+    } else {
+        ""
+    };
+    let told = format!("{}{short}", step.held);
+    let n = counted + spoiled;
+    if held_in(last).is_none() {
+        let why = last.reason.as_deref();
+        let why =
+            why.unwrap_or("the machine had no processor time left, and the server did not use it");
+        let then = if again { "it is tried again" } else { &told };
+        return format!("trial {n} says nothing ({why}); {then}");
+    }
+    if n > 1 {
+        format!("{told} (trial {n})")
+    } else {
+        told
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn measure(arms: Vec<Arm>, jobs: u32) -> Result<(Results, ExitCode), 
         },
         ..Plan::new(arms, 1, 0, Vec::new())
     };
-    let mut watcher = Watcher::new(false, plan.order().len());
+    let mut watcher = Watcher::new(false, Some(plan.order().len()));
     let observations = observe(&plan, &lab, |event| watcher.on(&event))?;
     drop(watcher);
     let manifest = Manifest::new(Vec::new(), read_host(), Timestamp::now(), plan);

@@ -127,9 +127,10 @@ fn print_results(results: &Results, json: bool) -> Result<(), Error> {
     }
     let width = width();
     print(&format!(
-        "{}\n{}{}",
+        "{}\n{}{}{}",
         render::comparison(results, width),
         render::staircases(results, width),
+        render::queues(results, width),
         render::verdicts(results, width)
     ))
 }

@@ -13,7 +13,8 @@ use crate::run::Event;
 /// Watches a run.
 pub(super) struct Watcher {
     live: bool,
-    total: usize,
+    /// How many trials there are; `None` where nobody knows.
+    total: Option<usize>,
     done: usize,
     drawing: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
@@ -21,7 +22,7 @@ pub(super) struct Watcher {
 const REDRAW: Duration = Duration::from_millis(100);
 
 impl Watcher {
-    pub(super) fn new(quiet: bool, total: usize) -> Self {
+    pub(super) fn new(quiet: bool, total: Option<usize>) -> Self {
         Self {
             live: !quiet && io::stderr().is_terminal(),
             total,
@@ -35,7 +36,10 @@ impl Watcher {
             Event::Begins { trial, progress } => {
                 self.done += 1;
                 if self.live {
-                    let label = format!("[{}/{}] {}", self.done, self.total, trial.arm.name);
+                    let of = self
+                        .total
+                        .map_or_else(String::new, |total| format!("/{total}"));
+                    let label = format!("[{}{of}] {}", self.done, trial.arm.name);
                     let of = trial.arm.settings.client.attempts();
                     self.drawing = Some(draw(label, of, Arc::clone(progress)));
                 }

@@ -60,7 +60,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode, Error> {
     } else {
         0
     };
-    let mut watcher = Watcher::new(args.quiet, plan.order().len() + warm_ups);
+    let mut watcher = Watcher::new(args.quiet, Some(plan.order().len() + warm_ups));
     let observations = execute(&manifest.plan, &lab, &folder, |event| watcher.on(&event))?;
     drop(watcher);
 

@@ -10,6 +10,7 @@ use crate::arm::{
 };
 use crate::manifest::Manifest;
 use crate::observation::Observation;
+use crate::plan::Plan;
 use crate::result::{ArmResult, Results, Status};
 
 pub(super) fn readme(
@@ -36,6 +37,7 @@ pub(super) fn readme(
         let _ = writeln!(text, "### {}\n", chart.title);
         figure(&mut text, chart);
     }
+    text += &super::remedies::markdown(results);
     for one in &results.staircases {
         text += &super::staircase::markdown(one);
     }
@@ -120,16 +122,15 @@ fn setting(
 ) {
     let unknown = || "unknown".to_owned();
     let host = &results.host;
-    let trials = manifest.plan.trials;
+    let trials = trials(&manifest.plan);
     let _ = writeln!(
         text,
-        "## Setting\n\nLinux {} ({}, {} processors), backlog-lab {}, {trials} {} of each arm in fresh network \
+        "## Setting\n\nLinux {} ({}, {} processors), backlog-lab {}, {trials} of each arm in fresh network \
          namespaces, seed {}, begun {}{}.\n",
         host.kernel.clone().unwrap_or_else(unknown),
         host.architecture.clone().unwrap_or_else(unknown),
         host.cpus.map_or_else(unknown, |cpus| cpus.to_string()),
         tool(results),
-        plural(trials as usize, "trial"),
         results.seed,
         results.started_at.strftime("%Y-%m-%d %H:%M UTC"),
         if results.complete {
@@ -156,6 +157,18 @@ fn setting(
             let _ = writeln!(text, "| `{name}` | {} |", cell(&values));
         }
         text.push('\n');
+    }
+}
+
+/// `5 trials`, or `1 to 3 trials` where arms have as many as each needed.
+fn trials(plan: &Plan) -> String {
+    let of_each = || plan.arms.iter().map(|arm| plan.trials_of(arm));
+    match (of_each().min(), of_each().max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most} trials"),
+        (_, most) => {
+            let n = most.unwrap_or(plan.trials);
+            format!("{n} {}", plural(n as usize, "trial"))
+        }
     }
 }
 

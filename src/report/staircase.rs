@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::table::{lines, percentiles};
 use super::wrap::wrapped;
-use crate::result::{ArmResult, Held, Results, Staircase, Step, capital};
+use crate::result::{ArmResult, Held, Results, Staircase, Step, Tries, capital};
 
 /// What the columns mean.
-const NOTE: &str = "borne: holds means no overflow and no failed client; short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU %: of one processor; idle: of the machine.";
+const NOTE: &str = "borne: holds means no overflow and no failed client, in every trial that counts; n/m: borne in n of m trials, +n: n more were spoiled by other work and say nothing; client: the client did not raise the load, which says nothing of the server. served per s: while connections were started, of a burst until the queue first ran empty. ms p50/p99: from the intended start to the answer. short: the step ended before its queue was to be full, so that it shows nothing. first at s: when the listener dropped its first packet, in brackets when that was to be expected. CPU % s/c: server and client, of one processor; idle: of the machine.";
 
 /// Puts the arms of every staircase in the order of its steps, into the places that these arms have: a search finds
 /// its loads in another order.
@@ -80,12 +80,11 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
         one.by.to_string().as_str(),
         "borne?",
         served,
-        "ms p50/p99:from intended",
+        "ms:p50/p99",
         "not ok",
         "over-:flows",
         "first at s:(predicted)",
-        "CPU %:server",
-        "CPU %:client",
+        "CPU %:s/c",
         "idle:%",
     ]
     .map(str::to_owned)
@@ -94,11 +93,21 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
         value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
     };
     let seconds = |ms: Option<f64>| number(ms.map(|ms| ms / 1_000.0), 2);
+    // Where every load had one trial, how many there were says nothing.
+    let counted = one
+        .steps
+        .iter()
+        .any(|step| step.tries.counted + step.tries.spoiled != 1);
     let row = |step: &Step| {
-        let short_word = if step.too_short { " short" } else { "" };
+        let (held, short_word) = match step.held {
+            Held::Holds if step.too_short => ("holds".to_owned(), " short"),
+            Held::ClientLimited => ("client".to_owned(), ""),
+            held => (held.to_string(), ""),
+        };
+        let tries = if counted { tries(step) } else { String::new() };
         vec![
             format!("{}", step.load),
-            format!("{}{short_word}", step.held),
+            format!("{held}{tries}{short_word}"),
             number(step.answered_per_s, 1),
             percentiles([step.p50_ms, step.p99_ms]),
             number(step.not_ok, 0),
@@ -108,12 +117,55 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
                 seconds(step.first_overflow_ms),
                 seconds(step.predicted_overflow_ms)
             ),
-            number(step.server_cpu_percent, 0),
-            number(step.client_cpu_percent, 0),
+            format!(
+                "{}/{}",
+                number(step.server_cpu_percent, 0),
+                number(step.client_cpu_percent, 0)
+            ),
             number(step.idle_percent, 0),
         ]
     };
     (heads, one.steps.iter().map(row).collect())
+}
+
+/// ` 2/2`: borne in so many of so many trials; ` 1/1+1`: one more was spoiled.
+fn tries(step: &Step) -> String {
+    let Tries {
+        counted,
+        broken,
+        spoiled,
+    } = step.tries;
+    let more = match spoiled {
+        0 => String::new(),
+        n => format!("+{n}"),
+    };
+    format!(" {}/{counted}{more}", counted - broken)
+}
+
+/// How often the edges of the interval were tried.
+fn confirmed(one: &Staircase) -> Option<String> {
+    let of = |load: Option<f64>| {
+        let step = one.steps.iter().find(|step| Some(step.load) == load)?;
+        let Tries {
+            counted, broken, ..
+        } = step.tries;
+        let n = if step.held == Held::Holds {
+            counted - broken
+        } else {
+            broken
+        };
+        Some((step, n, counted))
+    };
+    let low = of(one.holds)
+        .map(|(step, n, of)| format!("{} held in {n} of {}", one.by.told(step.load), trials(of)));
+    let high = of(one.breaks)
+        .map(|(step, n, of)| format!("{} broke in {n} of {}", one.by.told(step.load), trials(of)));
+    let told: Vec<String> = low.into_iter().chain(high).collect();
+    (!told.is_empty()).then(|| format!("Trials: {}.", told.join(", ")))
+}
+
+fn trials(n: u32) -> String {
+    format!("{n} trial{}", if n == 1 { "" } else { "s" })
 }
 
 /// The breaking point, what was to be expected, what limits it, and which steps say nothing.
@@ -121,12 +173,16 @@ pub(super) fn sentences(one: &Staircase) -> Vec<String> {
     let mut told = vec![breaking_point(one)];
     if let (Some(load), Some(why)) = (one.predicted, &one.prediction) {
         let load = format!("{load:.0}").parse().unwrap_or(load);
+        let ratio = one.over_predicted.map_or_else(String::new, |[low, high]| {
+            format!(" Measured over predicted: {low:.2} to {high:.2}.")
+        });
         told.push(format!(
-            "Predicted: {}. {}.",
+            "Predicted: {}. {}.{ratio}",
             one.by.told(load),
             capital(why)
         ));
     }
+    told.extend(confirmed(one));
     if let (Some(limit), Some(why)) = (one.limit, &one.limit_told) {
         told.push(format!("What limits it: {limit}. {}.", capital(why)));
     }

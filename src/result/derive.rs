@@ -169,7 +169,7 @@ fn of_measured(arm: &Arm, measured: &Measured) -> TrialResult {
             .map(|one| one.cause)
             .collect(),
         wire: wire.map(|(_, result)| result),
-        accept_times: accept_times(measured),
+        accept_times: accept_times(arm, measured),
         self_check: self_check::self_check(arm, measured, growth(measured.cpu.all_ticks)),
         ..empty()
     };
@@ -356,25 +356,23 @@ fn accepted_by_kernel(measured: &Measured, counters: &Counters) -> Option<u32> {
     clippy::cast_precision_loss,
     reason = "a trial has far fewer than 2^53 accepts"
 )]
-fn accept_times(measured: &Measured) -> AcceptTimes {
+fn accept_times(arm: &Arm, measured: &Measured) -> AcceptTimes {
     if measured.program.is_some() {
         return AcceptTimes::default();
     }
-    let at_us = |accept: Option<&observation::Accept>| accept.map(|accept| accept.at_us);
-    let (first, last) = (
-        at_us(measured.accepts.first()),
-        at_us(measured.accepts.last()),
-    );
-    let took_us = first
-        .zip(last)
-        .map(|(first, last)| last.saturating_sub(first));
-    let intervals = measured.accepts.len().saturating_sub(1) as f64;
+    let until_us = load::loaded_until_us(arm, measured).unwrap_or(u64::MAX);
+    let under_load = measured.accepts.iter().map(|accept| accept.at_us);
+    let under_load: Vec<u64> = under_load.take_while(|at_us| *at_us <= until_us).collect();
+    let ends = under_load.first().zip(under_load.last());
+    let took_us = ends.map(|(first, last)| last.saturating_sub(*first));
+    let intervals = under_load.len().saturating_sub(1) as f64;
+    let last_us = measured.accepts.last().map_or(0, |accept| accept.at_us);
     AcceptTimes {
         rate_per_s: took_us
             .filter(|us| *us > 0)
             .map(|us| intervals / (ms(us) / 1_000.0)),
         pause_ms: (!measured.listeners.is_empty())
-            .then(|| ms(measured.ended_us.saturating_sub(last.unwrap_or(0)))),
+            .then(|| ms(measured.ended_us.saturating_sub(last_us))),
     }
 }
 

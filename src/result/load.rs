@@ -13,9 +13,10 @@ use crate::observation::{Attempt, Listener, Measured};
 pub struct LoadResult {
     /// From the clients' release to the end of the last one.
     pub lasted_ms: Option<f64>,
-    /// Connections started per second while connections were started.
+    /// Connections started per second while there was load: while connections were started; in a flood, until the
+    /// accept queue first ran empty.
     pub offered_per_s: Option<f64>,
-    /// Clients served per second while connections were started.
+    /// Clients served per second in the same time.
     pub answered_per_s: Option<f64>,
     /// Answers that came later than 10 ms after the intended start.
     pub over_10_ms: Option<u32>,
@@ -30,7 +31,8 @@ pub struct LoadResult {
 }
 
 pub(super) fn load(arm: &Arm, measured: &Measured, overflowed: bool) -> LoadResult {
-    let window_us = window_us(arm, measured.attempts.iter().filter_map(answered_us).max());
+    let last_answer = || measured.attempts.iter().filter_map(answered_us).max();
+    let window_us = loaded_until_us(arm, measured).or_else(last_answer);
     let per_s = |at_us: &dyn Fn(&Attempt) -> Option<u64>| {
         let window_us = window_us.filter(|us| *us > 0)?;
         let inside = measured.attempts.iter().filter_map(at_us);
@@ -66,12 +68,22 @@ fn answered_us(attempt: &Attempt) -> Option<u64> {
         .filter(|_| is_ok)
 }
 
-/// For how long connections were started: as the arm says, or until the last answer of a flood.
-pub(super) fn window_us(arm: &Arm, last_answer_us: Option<u64>) -> Option<u64> {
-    match arm.client.pacing() {
-        Loop::Open(_) | Loop::Closed => Some(arm.client.duration.as_us()),
-        Loop::Flood => last_answer_us,
+/// How long there was load: while connections were started; in a flood, until the accept queue first ran empty after
+/// that, since who comes later had been sent away. `None` where no look saw it run empty.
+pub(super) fn loaded_until_us(arm: &Arm, measured: &Measured) -> Option<u64> {
+    let client = &arm.client;
+    if client.pacing() != Loop::Flood {
+        return Some(client.duration.as_us());
     }
+    let started_us = client.spread.as_us() + client.jitter.as_us();
+    let of = |one: &Listener| {
+        let looks = || one.samples.recv_q.iter().zip(&one.samples.at_us);
+        let filled = looks().position(|(recv_q, _)| *recv_q > 0)?;
+        let mut after = looks().skip(filled);
+        let (_, at_us) = after.find(|(recv_q, at_us)| **recv_q == 0 && **at_us >= started_us)?;
+        Some(*at_us)
+    };
+    measured.listeners.iter().filter_map(of).max()
 }
 
 /// The time of the first look that shows a drop; a look is a millisecond.
@@ -117,7 +129,7 @@ pub(super) fn nominal_capacity(arm: &Arm) -> Option<f64> {
         AcceptPolicy::Loop
             if server.accept_delay > Span::default() && server.accept_from == Span::default() =>
         {
-            Some(1_000.0 / server.accept_delay.as_ms())
+            Some(1_000.0 / server.accept_delay.as_ms() * f64::from(server.acceptors))
         }
         AcceptPolicy::Loop | AcceptPolicy::Plan(_) => None,
     }

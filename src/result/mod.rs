@@ -12,6 +12,7 @@ mod deltas;
 mod derive;
 mod expect;
 mod figures;
+mod held;
 mod join;
 mod kind;
 mod load;
@@ -19,6 +20,7 @@ mod notes;
 mod outcome;
 mod packets;
 mod ports;
+mod prediction;
 mod requests;
 mod self_check;
 mod setup;
@@ -47,15 +49,17 @@ pub use claims::{Claim, Predicted, Prediction, Ruled, Ruling, claims};
 pub use compare::{ArmComparison, Comparison, ERROR_RATE, FigureComparison, METHOD, compare};
 pub use derive::trial_result;
 pub use expect::{Judged, Verdict};
+pub use held::{Held, Tries, held, held_in, median};
 pub use join::{Fate, Ghost, join};
 pub use kind::Kind;
 pub use load::LoadResult;
 pub use outcome::{Outcome, outcome};
 pub use packets::Owners;
 pub use ports::Ports;
+pub use prediction::expected_breaking_load;
 pub use requests::RequestsResult;
 pub use self_check::{ClientLimit, SelfCheck};
-pub use staircase::{Held, Limit, Staircase, Step, expected_breaking_load, held};
+pub use staircase::{Limit, Staircase, Step, step};
 pub(crate) use stats::ms;
 pub use stats::{Percentiles, Summary};
 pub use syn_schedule::SynSchedule;
@@ -328,7 +332,8 @@ pub struct Latencies {
 /// How `accept()` went.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct AcceptTimes {
-    /// Accepts per second, from the first to the last.
+    /// Accepts per second, from the first to the last while there was load: while connections were started; in a
+    /// flood, until the accept queue first ran empty.
     pub rate_per_s: Option<f64>,
     /// From the last accept to the trial's end; the whole trial when there was none.
     pub pause_ms: Option<f64>,
@@ -365,7 +370,7 @@ pub fn results(manifest: &Manifest, observations: &[Observation]) -> Results {
     against::say_what_moved(&mut arms);
     let is_complete = |arm: &PlannedArm| {
         let ended = observations.iter().filter(|one| one.arm == arm.name);
-        ended.count() == plan.trials as usize
+        ended.count() == plan.trials_of(arm) as usize
             || (plan.schedule.until.is_some() && !wants_more(plan, arm, observations))
     };
     Results {

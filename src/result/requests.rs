@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stats::float;
-use super::{Outcome, Percentiles, load, ms, outcome};
-use crate::arm::Arm;
+use super::{Outcome, Percentiles, ms, outcome};
+use crate::arm::{Arm, Loop};
 use crate::observation::{Attempt, Measured, Request};
 
 /// The requests of connections that carry several. Unknown is `null`.
@@ -16,7 +16,7 @@ pub struct RequestsResult {
     /// Requests that did not. Each of them ended its attempt: they are the attempts that are not ok, also those that
     /// never came to send theirs.
     pub failed: u32,
-    /// Requests answered per second while connections were started.
+    /// Requests answered per second while connections were started; in a flood, until the last answer.
     pub answered_per_s: Option<f64>,
     /// From the sending to the end of the answer, of the answered.
     pub sent_ms: Percentiles,
@@ -42,8 +42,11 @@ impl RequestsResult {
             Percentiles::of_us(took.collect())
         };
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let last_us = answered.iter().map(|(_, at_us)| *at_us).max();
-        let window_us = load::window_us(arm, last_us);
+        // Requests are a load as long as they come.
+        let window_us = match arm.client.pacing() {
+            Loop::Open(_) | Loop::Closed => Some(arm.client.duration.as_us()),
+            Loop::Flood => answered.iter().map(|(_, at_us)| *at_us).max(),
+        };
         let in_time = |window_us: u64| {
             answered
                 .iter()

@@ -51,6 +51,13 @@ pub enum ClientLimit {
     Processor,
 }
 
+impl ClientLimit {
+    /// Whether other work on the machine may have made it, so that another trial may be free of it.
+    pub(super) const fn may_pass(self) -> bool {
+        matches!(self, Self::Schedule | Self::Processor)
+    }
+}
+
 /// A client that starts later than this has met another queue than the arm meant.
 const LATE_MS: f64 = 100.0;
 /// From here on a late start is next to the first repeated SYN, and the flood is none.

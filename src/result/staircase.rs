@@ -6,9 +6,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::load::{nominal_capacity, too_short};
-use super::{ArmResult, Cause, ClientLimit, Kind, Status, TrialResult};
-use crate::arm::{Arm, LoadKind, Loop, SpeaksFirst};
+use super::held::{Held, Tries, counted, held, median};
+use super::load::too_short;
+use super::prediction::predict;
+use super::{ArmResult, Cause, ClientLimit, Kind, Summary, TrialResult};
+use crate::arm::{Arm, LoadKind};
 
 /// An arm's steps by their load.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -29,13 +31,15 @@ pub struct Staircase {
     pub predicted: Option<f64>,
     /// Why, in words.
     pub prediction: Option<String>,
+    /// `holds` and `breaks` over `predicted`, where all three are known.
+    pub over_predicted: Option<[f64; 2]>,
     /// What stands in the way of more; `null` where every step was borne.
     pub limit: Option<Limit>,
     /// The same in words.
     pub limit_told: Option<String>,
 }
 
-/// A step: medians over its valid trials. Unknown is `null`.
+/// A step: medians over its trials that count, or over all valid ones where none does. Unknown is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// The arm.
@@ -44,7 +48,10 @@ pub struct Step {
     pub load: f64,
     /// Whether it was borne.
     pub held: Held,
-    /// Clients served per second while connections were started; of connections that carry several requests, these.
+    /// In how many trials.
+    pub tries: Tries,
+    /// Clients served per second while there was load: while connections were started; in a flood, until the accept queue
+    /// first ran empty. Of connections that carry several requests, these.
     pub answered_per_s: Option<f64>,
     /// Median time from the intended start to the answer.
     pub p50_ms: Option<f64>,
@@ -66,31 +73,6 @@ pub struct Step {
     pub client_cpu_percent: Option<f64>,
     /// The machine's idle share.
     pub idle_percent: Option<f64>,
-}
-
-/// Whether a load was borne.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Held {
-    /// No overflow, and no failed client.
-    Holds,
-    /// An overflow or a failed client.
-    Breaks,
-    /// The client did not raise it: it says nothing about the server.
-    ClientLimited,
-    /// There is no valid trial, or overflows are unknown.
-    Unknown,
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Holds => "holds",
-            Self::Breaks => "breaks",
-            Self::ClientLimited => "client limit",
-            Self::Unknown => "unknown",
-        })
-    }
 }
 
 /// What stands in the way of more load.
@@ -195,47 +177,27 @@ fn staircase(name: String, by: LoadKind, mut arms: Vec<&ArmResult>) -> Staircase
     let limit = end.map(|n| limit(arms[n], by, steps[n].held));
     let (predicted, prediction) = predicted.unzip();
     let (limit, limit_told) = limit.unzip();
+    let holds = below.iter().rfind(|step| step.held == Held::Holds);
+    let holds = holds.map(|step| step.load);
+    let breaks = first(&[Held::Breaks]).map(|n| steps[n].load);
+    let over = |load: f64| {
+        let ratio = load / predicted.filter(|load| *load > 0.0)?;
+        Some((ratio * 1_000.0).round() / 1_000.0)
+    };
     Staircase {
         name,
         by,
         per_request: arms.first().is_some_and(|arm| has_requests(arm)),
-        holds: below
-            .iter()
-            .rfind(|step| step.held == Held::Holds)
-            .map(|step| step.load),
-        breaks: first(&[Held::Breaks]).map(|n| steps[n].load),
+        holds,
+        breaks,
         predicted,
         prediction,
+        over_predicted: holds
+            .zip(breaks)
+            .and_then(|(low, high)| Some([over(low)?, over(high)?])),
         limit,
         limit_told,
         steps,
-    }
-}
-
-fn valid(arm: &ArmResult) -> impl Iterator<Item = &TrialResult> {
-    arm.trials.iter().filter(|one| one.status == Status::Ok)
-}
-
-fn median(arm: &ArmResult, figure: &str) -> Option<f64> {
-    arm.summary.get(figure).map(|summary| summary.median)
-}
-
-/// Whether an arm bore its load in every trial.
-pub fn held(arm: &ArmResult) -> Held {
-    let limited = |one: &TrialResult| one.self_check.client_limit.is_some();
-    let worst = |figure: &str| arm.summary.get(figure).map(|summary| summary.max);
-    let unknown = valid(arm).any(|trial| trial.counters.problem.is_some());
-    let (not_ok, overflows) = (worst("not-ok"), worst("TcpExt.ListenOverflows"));
-    let well = not_ok == Some(0.0) && overflows == Some(0.0);
-    let invalid = arm.trials.iter().any(|one| one.status != Status::Ok);
-    if (invalid || !well) && arm.trials.iter().any(limited) {
-        Held::ClientLimited
-    } else if invalid || unknown || not_ok.is_none() || overflows.is_none() {
-        Held::Unknown
-    } else if well {
-        Held::Holds
-    } else {
-        Held::Breaks
     }
 }
 
@@ -244,12 +206,12 @@ fn has_requests(arm: &ArmResult) -> bool {
     arm.settings.protocol.requests.are_several()
 }
 
-fn step(arm: &ArmResult) -> Step {
+/// An arm as a step.
+pub fn step(arm: &ArmResult) -> Step {
     // Processor time is counted until the last client has ended.
     let percent = |of: &dyn Fn(&TrialResult) -> Option<f64>| {
-        let mut shares: Vec<f64> = valid(arm).filter_map(of).collect();
-        shares.sort_by(f64::total_cmp);
-        shares.get(shares.len() / 2).copied()
+        let shares = counted(arm).into_iter().filter_map(of).collect();
+        Summary::of(shares).map(|summary| summary.median)
     };
     let share = |used: Option<f64>, trial: &TrialResult| {
         Some((used? / trial.load.lasted_ms? * 1_000.0).round() / 10.0)
@@ -264,10 +226,12 @@ fn step(arm: &ArmResult) -> Step {
     };
     let predicted_overflow_ms = median(arm, "predicted-overflow-ms");
     let first_overflow_ms = median(arm, "first-overflow-ms");
+    let (held, tries) = held(arm);
     Step {
         arm: arm.name.clone(),
         load: arm.settings.load().1,
-        held: held(arm),
+        held,
+        tries,
         answered_per_s: either("requests-per-s", "answered-per-s"),
         p50_ms: either("request-intended-p50-ms", "intended-p50-ms"),
         p99_ms: either("request-intended-p99-ms", "intended-p99-ms"),
@@ -279,69 +243,6 @@ fn step(arm: &ArmResult) -> Step {
         server_cpu_percent: percent(&|one| share(one.cpu.server_ms, one)),
         client_cpu_percent: percent(&|one| share(one.cpu.client_ms, one)),
         idle_percent: median(arm, "idle-percent"),
-    }
-}
-
-/// What a server accepts per second: by its settings, else as measured when it had more than it could take.
-fn capacity(arm: &ArmResult, broken: Option<&ArmResult>) -> Option<(f64, &'static str)> {
-    if let Some(nominal) = nominal_capacity(&arm.settings) {
-        return Some((nominal, BY_SETTINGS));
-    }
-    Some((median(broken?, "accept-rate-per-s")?, "as measured"))
-}
-
-/// The load at which a step is to break, and why.
-fn predict(arm: &ArmResult, broken: Option<&ArmResult>) -> Option<(f64, String)> {
-    let places = median(arm, "accept-queue-capacity")?;
-    prediction(&arm.settings, places, capacity(arm, broken))
-}
-
-/// The load at which an arm is to break by its settings alone; `None` where they do not say.
-pub fn expected_breaking_load(arm: &Arm) -> Option<f64> {
-    const DEFAULT_SOMAXCONN: u32 = 4_096;
-    let set = arm.sysctl.get("net.core.somaxconn");
-    let somaxconn = set.map_or(Some(DEFAULT_SOMAXCONN), |one| one.as_str().parse().ok())?;
-    // A negative backlog is a large one for the kernel.
-    let backlog = u32::try_from(arm.server.backlog()?).unwrap_or(u32::MAX);
-    let places = f64::from(backlog.min(somaxconn)) + 1.0;
-    let capacity = nominal_capacity(arm).map(|per_s| (per_s, BY_SETTINGS));
-    prediction(arm, places, capacity).map(|(load, _)| load)
-}
-
-const BY_SETTINGS: &str = "by its settings";
-
-fn prediction(
-    arm: &Arm,
-    places: f64,
-    capacity: Option<(f64, &'static str)>,
-) -> Option<(f64, String)> {
-    let client = &arm.client;
-    // Behind so many the timeout passes before their turn comes. Who waits for no answer has no turn.
-    let waits = arm.protocol.speaks_first != SpeaksFirst::Nobody;
-    let patience = capacity
-        .filter(|_| waits)
-        .map(|(per_s, _)| per_s * client.timeout.as_ms() / 1_000.0);
-    let (bound, why) = match patience.filter(|useful| *useful < places) {
-        Some(useful) => (
-            useful,
-            format!(
-                "{useful:.0} can be accepted within the timeout of {:#}",
-                client.timeout
-            ),
-        ),
-        None => (places, format!("the queue has {places} places")),
-    };
-    match client.pacing() {
-        Loop::Open(_) => {
-            let (per_s, known) = capacity?;
-            let more = bound / (client.duration.as_ms() / 1_000.0);
-            let told = format!(
-                "{per_s:.1} are accepted per second ({known}) and {why}: {more:.1} more per second take those in {:#}",
-                client.duration
-            );
-            Some((per_s + more, told))
-        }
-        Loop::Closed | Loop::Flood => Some((bound, why)),
     }
 }
 

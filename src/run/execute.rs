@@ -23,6 +23,22 @@ pub fn execute(
     carry_out(plan, lab, Some(folder), watch)
 }
 
+/// Runs one trial and stores its observation the moment it ends; `None` when it was ended before its time.
+///
+/// # Errors
+/// The observation could not be stored.
+pub(super) fn execute_one(
+    trial: Trial<'_>,
+    lab: &(impl Lab + Sync),
+    folder: &RunFolder,
+    mut watch: impl FnMut(Event<'_>),
+) -> Result<Option<Observation>, StoreError> {
+    let mut observations = Vec::new();
+    let trials = [trial];
+    Batch::new(lab, Some(folder), &trials).run(1, &mut watch, &mut observations)?;
+    Ok(observations.pop())
+}
+
 /// Runs the trials of a plan and stores nothing.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod execute;
 mod kernel;
 mod program;
 mod sampler;
+mod seek;
 mod serving;
 mod store;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use execute::{execute, observe};
 pub use kernel::KernelLab;
+pub use seek::{Found, Sought, seek};
 pub use store::{RunFolder, StoreError, find_run, write_atomically};
 
 use crate::load::Progress;

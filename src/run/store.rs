@@ -216,7 +216,7 @@ impl RunFolder {
     pub fn observations(&self, plan: &Plan) -> Result<Vec<Observation>, StoreError> {
         let mut found = Vec::new();
         for arm in &plan.arms {
-            for index in 0..plan.trials {
+            for index in 0..plan.trials_of(arm) {
                 let path = self.file_of(&arm.name, index);
                 if path.exists() {
                     found.push(read_json(&path, "observation")?);

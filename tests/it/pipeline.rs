@@ -136,14 +136,18 @@ pub(crate) fn measured(attempts: Vec<Attempt>, accepts: Vec<Accept>) -> Measured
     }
 }
 
-pub(crate) fn run_plan(plan: Plan, lab: &(impl Lab + Sync)) -> Results {
+pub(crate) fn manifest(plan: Plan) -> Manifest {
     let host = Host {
         kernel: Some("6.18.0".into()),
         architecture: None,
         cpus: Some(2),
     };
     let started_at = "2026-01-01T00:00:00Z".parse().expect("a timestamp");
-    let manifest = Manifest::new(vec!["backlog-lab".into()], host, started_at, plan);
+    Manifest::new(vec!["backlog-lab".into()], host, started_at, plan)
+}
+
+pub(crate) fn run_plan(plan: Plan, lab: &(impl Lab + Sync)) -> Results {
+    let manifest = manifest(plan);
     let folder = tempfile::tempdir().expect("a folder");
     let run = RunFolder::create(folder.path(), &manifest).expect("a folder");
     execute(&manifest.plan, lab, &run, |_| {}).expect("stored observations");

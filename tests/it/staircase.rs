@@ -1,12 +1,16 @@
 //! Staircases of a model server: 100 accepted per second, 65 places, and a client with limits of its own.
 
-use backlog_lab::arm::{Arm, Server, Source};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use backlog_lab::arm::{Arm, LoadKind, Server, Source};
 use backlog_lab::observation::{Attempt, Ended, Measured, Stage};
 use backlog_lab::plan::Plan;
 use backlog_lab::report;
-use backlog_lab::result::{Held, Limit, Results, Staircase};
+use backlog_lab::result::{Held, Limit, Results, Staircase, results};
+use backlog_lab::run::{RunFolder, Sought, TrialError, seek};
+use backlog_lab::search::Search;
 
-use crate::pipeline::{Scripted, accept, attempt, counters, measured, run_plan};
+use crate::pipeline::{Scripted, accept, attempt, counters, manifest, measured, run_plan};
 
 const CAPACITY: u64 = 100;
 const PLACES: u64 = 65;
@@ -192,13 +196,7 @@ fn a_starved_server_is_not_blamed() {
         let lab = Scripted(move |name: &str| {
             let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
             let mut one = model(rate.expect("a rate"), |_| {});
-            for (accept, n) in one.accepts.iter_mut().zip(0..) {
-                accept.at_us = accept.at_us.max(n * accept_every_us);
-            }
-            one.cpu.server_us = Some(40_000);
-            one.cpu.client_us = Some(400_000);
-            (one.cpu.idle_ticks.before, one.cpu.idle_ticks.after) = (Some(0), Some(4));
-            (one.cpu.all_ticks.before, one.cpu.all_ticks.after) = (Some(0), Some(800));
+            starve(&mut one, accept_every_us);
             Ok(one)
         });
         let results = run_plan(Plan::new(arms(&[80, 150]), 1, 7, Vec::new()), &lab);
@@ -237,4 +235,231 @@ fn a_change_is_told_against_what_it_changed() {
     let results = run_plan(Plan::new(arms, 1, 7, Vec::new()), &lab);
     let told = |n: usize| results.arms[n].verdict.text.contains("Against before, ");
     assert!(!told(0) && told(1), "{}", results.arms[1].verdict.text);
+}
+
+/// A search on the model server; `spoil` decides what becomes of the n-th trial.
+fn searched(
+    search: Search,
+    spoil: impl Fn(u32, Measured) -> Result<Measured, TrialError> + Sync,
+) -> (Results, Vec<String>) {
+    let n = AtomicU32::new(0);
+    searched_on(search, |rate| {
+        spoil(n.fetch_add(1, Ordering::Relaxed), model(rate, |_| {}))
+    })
+}
+
+/// A search on a lab that answers by the rate.
+fn searched_on(
+    mut search: Search,
+    answer: impl Fn(u64) -> Result<Measured, TrialError> + Sync,
+) -> (Results, Vec<String>) {
+    let lab = Scripted(|name: &str| {
+        let rate = name.rsplit('=').next().and_then(|rate| rate.parse().ok());
+        answer(rate.expect("a rate"))
+    });
+    let whole = arms(&[50]).remove(0);
+    let step = whole.client.duration;
+    let arm_at = |load| whole.with_load(LoadKind::Rate, load, step);
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = manifest(Plan::new(Vec::new(), 1, 7, Vec::new()));
+    let run = RunFolder::create(&folder.path().join("run"), &manifest).expect("a folder");
+    let mut told = Vec::new();
+    let found = seek(&mut search, arm_at, &lab, &run, manifest, |sought| {
+        if let Sought::Load {
+            load, step, again, ..
+        } = sought
+        {
+            let again = if again { ", again" } else { "" };
+            told.push(format!("{load} {}{again}", step.held));
+        }
+    });
+    let found = found.expect("it is stored");
+    // What a report would make of the stored files is the same.
+    let (_, stored) = RunFolder::open(run.path()).expect("a run");
+    let read = run.observations(&stored.plan).expect("observations");
+    assert_eq!(
+        (stored, read.len()),
+        (found.manifest.clone(), found.observations.len())
+    );
+    (results(&found.manifest, &read), told)
+}
+
+fn search() -> Search {
+    Search::new(93, 20_000, 5, 1)
+}
+
+/// Both edges are tried twice, and the run has as many trials of each load as it needed.
+#[test]
+fn a_search_confirms_both_edges() {
+    let (results, told) = searched(search(), |_, one| Ok(one));
+    assert_eq!(
+        told,
+        [
+            "93 holds",
+            "139 breaks",
+            "116 holds",
+            "127 breaks",
+            "121 breaks",
+            "116 holds",
+            "121 breaks"
+        ]
+    );
+    let one = &results.staircases[0];
+    assert_eq!((one.holds, one.breaks), (Some(116.0), Some(121.0)));
+    assert_eq!(one.over_predicted, Some([0.998, 1.041]));
+    let tries: Vec<u32> = one.steps.iter().map(|step| step.tries.counted).collect();
+    assert_eq!(tries, [1, 2, 2, 1, 1]);
+    assert!(results.complete && results.exit_code() == 0);
+    let text = report::staircases(&results, 80);
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "116 holds 2/2",
+        "Trials: 116/s held in 2 of 2 trials, 121/s broke in 2 of 2 trials.",
+        "Measured over predicted: 1.00 to 1.04.",
+    ] {
+        assert!(flat.contains(words), "{words}: {text}");
+    }
+}
+
+/// What other work has spoiled is taken again: it neither ends the search nor moves the interval.
+#[test]
+fn a_spoiled_trial_does_not_end_a_search() {
+    let late = |mut one: Measured| {
+        for attempt in &mut one.attempts {
+            attempt.started_us += 600_000;
+        }
+        one
+    };
+    let failed = || TrialError::Failed {
+        reason: "the sampler broke off".into(),
+        measured: None,
+    };
+    let (results, told) = searched(search(), |n, one| match n {
+        1 => Err(failed()),
+        2 => Ok(late(one)),
+        _ => Ok(one),
+    });
+    assert_eq!(
+        told[..4],
+        [
+            "93 holds",
+            "139 unknown, again",
+            "139 client limit, again",
+            "139 breaks"
+        ]
+    );
+    let one = &results.staircases[0];
+    assert_eq!((one.holds, one.breaks), (Some(116.0), Some(121.0)));
+    let of_139 = one.steps.last().expect("steps").tries;
+    assert_eq!((of_139.counted, of_139.broken, of_139.spoiled), (1, 1, 2));
+    let text = report::staircases(&results, 80);
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("139 breaks 0/1+2"), "{text}");
+    // What always goes wrong is given up after three trials, and blames nobody.
+    let (results, told) = searched(search(), |n, one| match n {
+        0 => Ok(one),
+        _ => Err(failed()),
+    });
+    assert_eq!(
+        told,
+        [
+            "93 holds",
+            "139 unknown, again",
+            "139 unknown, again",
+            "139 unknown"
+        ]
+    );
+    let one = &results.staircases[0];
+    assert_eq!((one.holds, one.breaks, one.limit), (Some(93.0), None, None));
+    // A client that is always late is a limit of its own, and bounds the search.
+    let (results, told) = searched(search(), |n, one| Ok(if n > 0 { late(one) } else { one }));
+    assert_eq!(told[3], "139 client limit");
+    let one = &results.staircases[0];
+    assert_eq!((one.holds, one.breaks), (Some(93.0), None));
+    assert_eq!(one.limit, Some(Limit::ClientSchedule));
+}
+
+/// A machine without idle time, on which the server accepts no faster than this.
+fn starve(one: &mut Measured, accept_every_us: u64) {
+    for (accept, n) in one.accepts.iter_mut().zip(0..) {
+        accept.at_us = accept.at_us.max(n * accept_every_us);
+    }
+    (one.cpu.server_us, one.cpu.client_us) = (Some(40_000), Some(400_000));
+    (one.cpu.idle_ticks.before, one.cpu.idle_ticks.after) = (Some(0), Some(4));
+    (one.cpu.all_ticks.before, one.cpu.all_ticks.after) = (Some(0), Some(800));
+}
+
+/// Whatever the client runs out of, the search ends there, names it, and has no breaking point.
+#[test]
+fn a_search_never_blames_the_server_for_a_limit_of_the_client() {
+    fn without(errno: &'static str, stage: Stage) -> impl Fn(u64) -> Measured {
+        move |rate| {
+            model(rate, |attempt| {
+                (attempt.stage, attempt.ended) = (stage, Ended::Error);
+                (attempt.errno, attempt.local_port) = (Some(errno.into()), None);
+            })
+        }
+    }
+    fn beyond_110(change: impl Fn(&mut Measured)) -> impl Fn(u64) -> Measured {
+        move |rate| {
+            let mut one = model(rate, |_| {});
+            if rate > 110 {
+                change(&mut one);
+            }
+            one
+        }
+    }
+    type Answer = Box<dyn Fn(u64) -> Measured + Sync>;
+    let limits: [(Limit, Answer); 7] = [
+        (
+            Limit::ClientPorts,
+            Box::new(without("EADDRNOTAVAIL", Stage::Connect)),
+        ),
+        (
+            Limit::ClientDescriptors,
+            Box::new(without("EMFILE", Stage::Socket)),
+        ),
+        (
+            Limit::ClientMemory,
+            Box::new(without("ENOBUFS", Stage::Connect)),
+        ),
+        (
+            Limit::ClientThreads,
+            Box::new(beyond_110(|one| one.generator.starved = 7)),
+        ),
+        (
+            Limit::ClientThreads,
+            Box::new(beyond_110(|one| one.generator.workers = Some(1))),
+        ),
+        (
+            Limit::ClientSchedule,
+            Box::new(beyond_110(|one| {
+                for attempt in &mut one.attempts {
+                    attempt.started_us += 600_000;
+                }
+            })),
+        ),
+        (
+            Limit::ClientProcessor,
+            Box::new(beyond_110(|one| starve(one, 14_000))),
+        ),
+    ];
+    for (limit, answer) in limits {
+        let (results, told) = searched_on(search(), |rate| Ok(answer(rate)));
+        let one = &results.staircases[0];
+        assert_eq!((one.breaks, one.limit), (None, Some(limit)), "{told:?}");
+        assert!(
+            one.holds.is_some_and(|load| load >= 104.0),
+            "{limit}: {told:?}"
+        );
+        assert!(
+            told.iter().all(|line| !line.contains("breaks")),
+            "{limit}: {told:?}"
+        );
+        let text = report::staircases(&results, 80);
+        assert!(
+            text.contains("beyond that the client is the limit"),
+            "{text}"
+        );
+    }
 }

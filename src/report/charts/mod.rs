@@ -20,6 +20,7 @@ mod latency;
 mod latency_data;
 mod paint;
 mod png;
+mod remedies;
 mod scale;
 mod scene;
 mod staircase;
@@ -58,10 +59,12 @@ pub enum ChartError {
 }
 
 /// Which chart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum ChartId {
     Comparison,
-    Staircase,
+    /// Of these steps, where a run has several groups of them.
+    Staircase(Option<String>),
+    Remedies,
     Matrix,
     Fates,
     Outcomes,
@@ -74,10 +77,12 @@ enum ChartId {
 }
 
 impl ChartId {
-    fn file_stem(self) -> String {
+    fn file_stem(&self) -> String {
         match self {
             Self::Comparison => "comparison".into(),
-            Self::Staircase => "staircase".into(),
+            Self::Staircase(None) => "staircase".into(),
+            Self::Staircase(Some(steps)) => format!("staircase-{}", steps.replace('/', "__")),
+            Self::Remedies => "remedies".into(),
             Self::Matrix => "matrix".into(),
             Self::Fates => "fates".into(),
             Self::Outcomes => "outcomes".into(),
@@ -158,7 +163,8 @@ fn figures(results: &Results, observations: &[Observation], options: Options) ->
         return vec![depth, counters];
     }
     let mut figures = vec![comparison::chart(&story, size, theme)];
-    figures.extend(staircase::chart(&story, results, size, theme));
+    figures.extend(staircase::charts(&story, results, size, theme));
+    figures.extend(remedies::chart(&story, results, size, theme));
     let shown = &results.arms[..story.arms.len()];
     let composition = Composition::of(shown);
     figures.extend(composition.map(|one| fates::chart(&story, &one, size, theme)));

@@ -8,7 +8,7 @@ use super::theme::{Rgb, Theme};
 use super::{ChartId, Figure};
 use crate::arm::LoadKind;
 use crate::report::staircase::{holds_for_a_while, sentences, surely_holds};
-use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step};
+use crate::result::{ArmResult, Held, Outcome, Results, Staircase, Step, median};
 
 /// A line through all steps: its colour, whether it is dashed, and its value at each of them.
 struct Line {
@@ -40,17 +40,38 @@ impl Panel {
     }
 }
 
-/// The chart of a run's first staircase; `None` where it has none.
-pub(super) fn chart(
+/// A chart for each staircase of a run, named by its steps where there are several.
+pub(super) fn charts(
     story: &Story<'_>,
     results: &Results,
     size: Size,
     theme: Theme,
-) -> Option<Figure> {
+) -> Vec<Figure> {
+    let all = &results.staircases;
+    let name = |one: &Staircase| {
+        let same = |other: &&Staircase| other.name == one.name;
+        match all.iter().filter(same).count() {
+            1 => one.name.clone(),
+            _ => format!("{}-by-{}", one.name, one.by),
+        }
+    };
+    let figures = all.iter().map(|one| {
+        let id = ChartId::Staircase((all.len() > 1).then(|| name(one)));
+        chart(id, story, one, results, (size, theme))
+    });
+    figures.collect()
+}
+
+fn chart(
+    id: ChartId,
+    story: &Story<'_>,
+    staircase: &Staircase,
+    results: &Results,
+    (size, theme): (Size, Theme),
+) -> Figure {
     const LABELS: f64 = 226.0;
     const AXIS: f64 = 58.0;
     const BETWEEN: f64 = 14.0;
-    let staircase = results.staircases.first()?;
     let title = title(staircase);
     let told = sentences(staircase);
     let subtitle = told.get(1).map_or("", String::as_str);
@@ -83,12 +104,12 @@ pub(super) fn chart(
         top += height + BETWEEN;
     }
     axis(&mut scene, staircase, &columns, body.bottom, content.left);
-    Some(Figure {
-        id: ChartId::Staircase,
+    Figure {
+        id,
         alt: format!("{} {}", told.join(" "), in_words(&staircase.steps)),
         title,
         scene,
-    })
+    }
 }
 
 fn title(one: &Staircase) -> String {
@@ -220,7 +241,7 @@ fn failures(arm: &ArmResult, theme: Theme) -> Vec<(f64, Rgb)> {
         .filter(|class| *class != Outcome::Ok);
     classes
         .filter_map(|class| {
-            let n = arm.summary.get(class.figure())?.median;
+            let n = median(arm, class.figure())?;
             (n > 0.0).then(|| (n, theme.outcome(class)))
         })
         .collect()

@@ -92,6 +92,29 @@ impl Theme {
         }
     }
 
+    /// The colour of the `n`-th arm in a picture of lines: none of these is an outcome's.
+    pub(super) const fn series(self, n: usize) -> Rgb {
+        let colours = match self {
+            Self::Light => [
+                Rgb(0xb2, 0x18, 0x2b),
+                Rgb(0x1f, 0x5f, 0xbf),
+                Rgb(0x5a, 0x8f, 0x00),
+                Rgb(0x5e, 0x1a, 0x6e),
+                Rgb(0x8c, 0x6d, 0x1f),
+                Rgb(0x50, 0x50, 0x50),
+            ],
+            Self::Dark => [
+                Rgb(0xf2, 0x8e, 0x2b),
+                Rgb(0x55, 0x99, 0xee),
+                Rgb(0x44, 0xbb, 0x99),
+                Rgb(0xff, 0xd1, 0xec),
+                Rgb(0xee, 0xdd, 0x88),
+                Rgb(0xdd, 0xdd, 0xdd),
+            ],
+        };
+        colours[n % colours.len()]
+    }
+
     /// An outcome's colour: the palette of Okabe and Ito (2008) for colour-blind readers and a grey; the
     /// palette's black is the theme's ink.
     pub(super) const fn outcome(self, outcome: Outcome) -> Rgb {
@@ -185,6 +208,20 @@ mod tests {
         let yellow = red * linear(colour.0) + green * linear(colour.1);
         let lightness = |y: f64| y.cbrt() * 100.0;
         [lightness(yellow), lightness(linear(colour.2))]
+    }
+
+    /// The first four, in a picture of lines; more are told apart by their names.
+    #[test]
+    fn colour_blind_readers_tell_few_arms_apart() {
+        for theme in [Theme::Light, Theme::Dark] {
+            for weights in [[0.112, 0.888], [0.293, 0.707]] {
+                for (n, other) in (0..4).flat_map(|n| (0..n).map(move |other| (n, other))) {
+                    let [a, b] = [n, other].map(|n| seen(theme.series(n), weights));
+                    let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
+                    assert!(distance > 12.0, "{theme:?} {n} and {other}: {distance}");
+                }
+            }
+        }
     }
 
     /// Those that stand beside each other in the bars of a full queue.

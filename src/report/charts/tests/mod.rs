@@ -27,7 +27,7 @@ fn run(arms: Vec<(String, Option<Measured>)>) -> Run {
     let settings = |name: &str, measured: Option<&Measured>| {
         let connections = measured.map_or(1, |one| one.attempts.len().max(1));
         let rate = name
-            .split_once("/rate=")
+            .split_once("rate=")
             .map_or_else(String::new, |(_, rate)| {
                 format!("rate = \"{rate}/s\"\nduration = \"2s\"\n")
             });
@@ -222,6 +222,14 @@ fn quiet() -> Measured {
     measured(attempts, samples(12, |_| (0, 0)), 0)
 }
 
+/// A queue that was full at first and is empty after `n` tenths of the trial.
+fn emptied(n: u64) -> Measured {
+    let attempts = (0..30)
+        .map(|n| attempt(n, Stage::Receive, Ended::Answered, 100))
+        .collect();
+    measured(attempts, samples(12, |at| (u32::from(at < n) * 2, 0)), 0)
+}
+
 /// Runs that a layout may stumble over.
 fn runs() -> Vec<(&'static str, Run)> {
     let named = |name: &str, one: Measured| (name.to_owned(), Some(one));
@@ -323,6 +331,21 @@ fn runs() -> Vec<(&'static str, Run)> {
             run(matrix(&["m/b=1,d=0s", "m/b=1,d=80ms", "m/b=128,d=0s"])),
         ),
         ("four factors", run(matrix(&many_levels))),
+        (
+            "remedies",
+            run((0..6)
+                .map(|n| named(&long(n), if n == 0 { busy() } else { emptied(n as u64) }))
+                .collect()),
+        ),
+        (
+            "two groups of steps",
+            run(vec![
+                named("m/b=1,rate=50", quiet()),
+                named("m/b=1,rate=120", busy()),
+                named("m/b=9,rate=50", quiet()),
+                named("m/b=9,rate=120", busy()),
+            ]),
+        ),
         (
             "steps",
             run(vec![

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{ChartId, Figure, Options, Size, Theme, charts, figures, paint};
-use super::{busy, quiet, run, runs};
+use super::{busy, emptied, quiet, run, runs};
 
 /// Of different shapes: scaled to another size, a layout stays the same.
 fn sizes() -> [Size; 3] {
@@ -298,14 +298,14 @@ fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "104/s (no overflow and no failed client, but the step was too short to tell; for as long as it takes at most 93/s were borne)",
-        "server client %",
+        "CPU % idle",
     ] {
         assert!(flat.contains(words), "{words}\n{text}");
     }
     let figures = figures(&run.results, &run.observations, Options::default());
     let title = &figures
         .iter()
-        .find(|one| one.id == ChartId::Staircase)
+        .find(|one| one.id == ChartId::Staircase(None))
         .unwrap()
         .title;
     assert!(
@@ -314,4 +314,76 @@ fn the_steps_of_a_search_come_by_load_and_short_ones_are_said_to_be_short() {
         ),
         "{title}"
     );
+}
+
+#[test]
+fn every_group_of_steps_has_a_chart_that_bears_its_name() {
+    let steps = [
+        "m/b=1,rate=50",
+        "m/b=1,rate=120",
+        "m/b=9,rate=50",
+        "m/b=9,rate=120",
+    ];
+    let arms = steps.map(|name| (name.to_owned(), Some(quiet())));
+    let run = run(arms.to_vec());
+    let figures = figures(&run.results, &run.observations, Options::default());
+    let charts: Vec<(String, &str)> = figures
+        .iter()
+        .filter(|one| matches!(one.id, ChartId::Staircase(_)))
+        .map(|one| (one.id.file_stem(), one.title.as_str()))
+        .collect();
+    let titles = ["m/b=1 bears 120/s", "m/b=9 bears 120/s"];
+    assert_eq!(
+        charts,
+        [
+            ("staircase-m__b=1".to_owned(), titles[0]),
+            ("staircase-m__b=9".to_owned(), titles[1]),
+        ]
+    );
+}
+
+/// Few arms of one folder, of which one overflowed and one emptied: all queues in one picture, and a line for each.
+#[test]
+fn remedies_are_compared_in_one_picture() {
+    let arms = |names: [&str; 3]| {
+        let [first, second, third] = names.map(str::to_owned);
+        run(vec![
+            (first, Some(busy())),
+            (second, Some(emptied(3))),
+            (third, Some(emptied(6))),
+        ])
+    };
+    let one = arms(["storm/a", "storm/b", "storm/c"]);
+    let figures = figures(&one.results, &one.observations, Options::default());
+    let chart = figures.iter().find(|one| one.id == ChartId::Remedies);
+    let chart = chart.expect("a chart");
+    let texts: Vec<&str> = chart
+        .scene
+        .texts
+        .iter()
+        .map(|text| text.words.as_str())
+        .collect();
+    for words in [
+        "emptied after 3 ms, no overflow, deepest 2 of 2",
+        "emptied after 6 ms, no overflow, deepest 2 of 2",
+    ] {
+        assert!(texts.contains(&words), "{words}: {texts:?}");
+    }
+    for name in ["a", "b", "c"] {
+        let theirs = texts.iter().filter(|text| **text == name);
+        assert!(theirs.count() >= 1, "{name}: {texts:?}");
+    }
+    let told = crate::report::queues(&one.results, 80);
+    assert!(
+        told.contains("\nstorm/b: emptied after 3 ms, no overflow\n"),
+        "{told}"
+    );
+    // Arms of several folders answer no common question, and where nothing overflowed there is nothing to remedy.
+    let other = arms(["storm/a", "other/b", "storm/c"]);
+    assert_eq!(crate::report::queues(&other.results, 80), "");
+    let quiet = run(vec![
+        ("storm/a".into(), Some(emptied(3))),
+        ("storm/b".into(), Some(emptied(6))),
+    ]);
+    assert_eq!(crate::report::queues(&quiet.results, 80), "");
 }
