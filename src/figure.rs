@@ -226,7 +226,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ),
     (
         "requests-per-s",
-        "requests answered per second while connections were started, where connections carry several",
+        "requests answered per second while connections were started, or in a flood until the last answer, where connections carry several",
     ),
     (
         "request-p50-ms",

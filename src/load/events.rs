@@ -1,4 +1,4 @@
-//! The event-driven engine: one thread, and a task of a kilobyte for each attempt that is under way.
+//! The event-driven engine: a thread for each processor, and a task of a kilobyte for each attempt that is under way.
 //!
 //! What an attempt does, records and leaves behind is [`Running`]'s, as with threads; here is only who waits for what.
 
@@ -30,8 +30,13 @@ use super::target::Target;
 use crate::observation::Attempt;
 use crate::sys;
 
-/// Carries out the whole flood on the calling thread, and so in its namespace.
-pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodError> {
+/// Carries out one of so many `parts` of the flood on the calling thread, and so in its namespace.
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    part: u32,
+    parts: u32,
+    clock: Clock,
+) -> Result<Share, FloodError> {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().build()?;
     let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
@@ -48,7 +53,8 @@ pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodErro
         let interrupt = shared.target.interrupt.fd();
         let interrupt = interrupt.map(|fd| sys::watch(fd, Interest::READABLE));
         let interrupt = interrupt.transpose()?;
-        let mut flood = pin!(engine.flood());
+        let workers = (part..shared.spec.tasks()).step_by(parts as usize);
+        let mut flood = pin!(engine.flood(workers));
         let ended = poll_fn(|context| {
             let raised = interrupt.as_ref().map(|fd| fd.poll_read_ready(context));
             match raised {
@@ -62,7 +68,10 @@ pub(super) fn run(shared: &Arc<Shared>, clock: Clock) -> Result<Share, FloodErro
     })
 }
 
-/// A flood that one thread carries out.
+/// So many attempts are begun, where they are due, before the others are looked at: each look is a system call.
+const STARTS_AT_ONCE: u32 = 4;
+
+/// What one thread carries out of a flood.
 struct Engine<'a> {
     shared: &'a Arc<Shared>,
     clock: Clock,
@@ -85,9 +94,10 @@ struct Brought {
 }
 
 impl Engine<'_> {
-    /// Begins every attempt at its time, in the order of those times.
-    async fn flood(mut self) -> Result<Share, FloodError> {
-        for worker in 0..self.shared.spec.tasks() {
+    /// Begins every attempt of these workers at its time, in the order of those times.
+    async fn flood(mut self, workers: impl Iterator<Item = u32>) -> Result<Share, FloodError> {
+        let mut started = 0_u32;
+        for worker in workers {
             let turn = self.shared.schedule.turn(worker, None, self.clock.now_us());
             self.turns.extend(turn.map(|turn| Reverse((turn, worker))));
         }
@@ -101,6 +111,10 @@ impl Engine<'_> {
                     let shared = Arc::clone(self.shared);
                     self.tasks
                         .spawn(see_through(shared, step, worker, self.clock));
+                    started = started.wrapping_add(1);
+                    if !started.is_multiple_of(STARTS_AT_ONCE) {
+                        continue;
+                    }
                     // Those that have become ready meanwhile come first.
                     yield_now().await;
                     while let Some(brought) = self.tasks.try_join_next() {
@@ -181,33 +195,36 @@ async fn see_through(shared: Arc<Shared>, mut step: Step, worker: u32, clock: Cl
     }
 }
 
-/// Waits for the socket, step by step. It is registered once, and closed only when it no longer is.
+/// Waits for the socket, step by step. It is closed only when it is no longer registered.
 async fn to_its_end(mut running: Running, target: &Target, clock: Clock) -> Step {
     let socket = running.socket();
-    let fd = match sys::watch(socket.as_fd(), Interest::READABLE | Interest::WRITABLE) {
-        Ok(fd) => fd,
-        Err(error) => return running.failed(&error, clock),
-    };
     loop {
-        let interest = if running.interest() == PollFlags::POLLOUT {
+        let interest = running.interest();
+        let watched = if interest == PollFlags::POLLOUT {
             Interest::WRITABLE
         } else {
             Interest::READABLE
         };
-        let step = match timeout(running.time_left(clock), fd.ready(interest)).await {
-            Ok(Ok(mut ready)) => {
-                // A step goes on until the socket has nothing more for it.
-                let step = running.ready(target, clock);
-                ready.clear_ready();
-                step
-            }
-            Ok(Err(error)) => running.failed(&error, clock),
-            Err(_) if running.time_left(clock).is_zero() => running.expired(target, clock),
-            Err(_) => Step::Goes(running),
+        let fd = match sys::watch(socket.as_fd(), watched) {
+            Ok(fd) => fd,
+            Err(error) => return running.failed(&error, clock),
         };
-        match step {
-            Step::Goes(on) => running = on,
-            ended @ Step::Ended(..) => return ended,
+        while running.interest() == interest {
+            let step = match timeout(running.time_left(clock), fd.ready(watched)).await {
+                Ok(Ok(mut ready)) => {
+                    // A step goes on until the socket has nothing more for it.
+                    let step = running.ready(target, clock);
+                    ready.clear_ready();
+                    step
+                }
+                Ok(Err(error)) => running.failed(&error, clock),
+                Err(_) if running.time_left(clock).is_zero() => running.expired(target, clock),
+                Err(_) => Step::Goes(running),
+            };
+            match step {
+                Step::Goes(on) => running = on,
+                ended @ Step::Ended(..) => return ended,
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The flood client: many attempts, from many threads at once or from one thread in order.
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -136,6 +137,12 @@ impl Gate {
         }
     }
 
+    /// How many have come to it.
+    fn waiting(&self) -> u32 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting
+    }
+
     fn open(&self, decision: Release) {
         self.state
             .lock()
@@ -157,7 +164,11 @@ impl Flood {
         target: Target,
     ) -> Result<Self, FloodError> {
         const STACK: usize = 128 * 1024;
-        let wanted = spec.threads();
+        let wanted = match (spec.engine, spec.start) {
+            // One for each processor, where the order of the attempts allows it.
+            (Engine::Async, Start::Together) => processors().min(spec.tasks()),
+            _ => spec.threads(),
+        };
         let mut flood = Self {
             shared: Arc::new(Shared {
                 target,
@@ -262,6 +273,12 @@ impl Drop for Flood {
     }
 }
 
+/// Processors that this process may use; one, where the system does not tell.
+fn processors() -> u32 {
+    let count = thread::available_parallelism().map_or(1, NonZero::get);
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 impl Shared {
     /// The work of a worker, numbered from 0.
     fn work(self: &Arc<Self>, worker: u32) -> Result<Share, FloodError> {
@@ -270,7 +287,7 @@ impl Shared {
         };
         let before = thread_cpu_us();
         let mut share = match (self.spec.engine, self.spec.start) {
-            (Engine::Async, _) => events::run(self, clock),
+            (Engine::Async, _) => events::run(self, worker, self.gate.waiting(), clock),
             (Engine::Threads, Start::Together) => self.in_turn(worker, clock),
             (Engine::Threads, Start::OneByOne) => self.all_from_one_thread(clock),
         }?;
@@ -282,18 +299,15 @@ impl Shared {
     fn in_turn(&self, worker: u32, clock: Clock) -> Result<Share, FloodError> {
         let mut share = Share::default();
         while let Some(turn) = self.next_turn(worker, &mut share, clock) {
-            let mut wake = self.wait(&mut Vec::new(), clock.until(turn.intended_us))?;
-            if wake == Wake::Interrupted {
+            let rest = clock.until(turn.intended_us);
+            if !rest.is_zero() && self.wait(&mut Vec::new(), rest)? == Wake::Interrupted {
                 return Ok(share);
             }
             let mut step = Running::begin(turn, &self.target, clock);
             while let Some(running) = share.take(step, &self.target.progress) {
                 let rest = running.time_left(clock);
-                wake = self.wait(
-                    &mut vec![PollFd::new(running.fd(), running.interest())],
-                    rest,
-                )?;
-                step = match wake {
+                let mut poll = vec![PollFd::new(running.fd(), running.interest())];
+                step = match self.wait(&mut poll, rest)? {
                     Wake::Interrupted => return Ok(share),
                     Wake::Ready => running.ready(&self.target, clock),
                     Wake::Nothing if running.time_left(clock).is_zero() => {

@@ -15,7 +15,7 @@ pub struct RequestsResult {
     /// Requests that did not. Each of them ended its attempt: they are the attempts that are not ok, also those that
     /// never came to send theirs.
     pub failed: u32,
-    /// Requests answered per second while connections were started.
+    /// Requests answered per second while connections were started; in a flood, until the last answer.
     pub answered_per_s: Option<f64>,
     /// From the sending to the end of the answer, of the answered.
     pub sent_ms: Percentiles,
