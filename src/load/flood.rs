@@ -169,6 +169,12 @@ impl Flood {
             (Engine::Async, Start::Together) => processors().min(spec.tasks()),
             _ => spec.threads(),
         };
+        // Nice 10 has a tenth of an ordinary thread's weight. That is enough where each processor has one thread; of a
+        // hundred threads all together must weigh little, though the server then takes the processor with every segment.
+        let nice = match spec.engine {
+            Engine::Async => 10,
+            Engine::Threads => 19,
+        };
         let mut flood = Self {
             shared: Arc::new(Shared {
                 target,
@@ -188,7 +194,7 @@ impl Flood {
                     // Clients stand for other machines: they take no processor from the server. Without this a
                     // hundred threads run before the accept loop's first turn. Refused, they only run as before.
                     if wanted > 1 {
-                        drop(sys::give_way());
+                        drop(sys::give_way(nice));
                     }
                     shared.work(number - 1)
                 })

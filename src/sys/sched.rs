@@ -7,11 +7,6 @@ use std::time::Duration;
 /// The shortest turn on a processor that the kernel grants.
 const SHORTEST_TURN: Duration = Duration::from_micros(100);
 
-/// The nice value of a thread that gives way: a tenth of the weight of an ordinary one. With the least weight of all (19)
-/// the server took the processor from its client with every segment, and two thirds more changes of threads made each
-/// connection a fifth dearer.
-const NICE: i32 = 10;
-
 /// What every request here has in common.
 fn ordinary() -> io::Result<libc::sched_attr> {
     Ok(libc::sched_attr {
@@ -26,14 +21,14 @@ fn ordinary() -> io::Result<libc::sched_attr> {
     })
 }
 
-/// Lets the calling thread give way to the threads of this process that have something to do: a low priority of
-/// `SCHED_OTHER` (nice 10), for which no privilege is needed and from which there is no way back.
+/// Lets the calling thread give way to the threads of this process that have something to do: a lower priority of
+/// `SCHED_OTHER`, down to nice 19, for which no privilege is needed and from which there is no way back.
 ///
 /// # Errors
 /// The error of `sched_setattr(2)`; the thread runs as every other.
-pub(crate) fn give_way() -> io::Result<()> {
+pub(crate) fn give_way(nice: i32) -> io::Result<()> {
     set(libc::sched_attr {
-        sched_nice: NICE,
+        sched_nice: nice,
         ..ordinary()?
     })
 }
