@@ -106,6 +106,10 @@ pub fn enter_that_of(pid: u32) {
     }
     if let Ok(user) = fs::File::open(format!("/proc/{pid}/ns/user")) {
         // Whoever looks into the network namespace next is told why that cannot be.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a user namespace is the whole process's"
+        )]
         let _ = setns(user, CloneFlags::CLONE_NEWUSER);
     }
 }
