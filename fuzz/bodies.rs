@@ -6,6 +6,7 @@ use std::str;
 use backlog_lab::arm::{Arm, Source};
 use backlog_lab::observation::Observation;
 use backlog_lab::probe::{counters as counter_files, diag, drops, host};
+use backlog_lab::report::ladder::{Ladders, examples, text};
 use backlog_lab::result::{Status, trial_result};
 
 /// Files of the proc filesystem: no panic, and no number that is not in the text.
@@ -67,17 +68,26 @@ pub(crate) fn arm(bytes: &[u8]) {
     }
 }
 
-/// Stored observations: no panic, and totals that follow from what was stored.
+/// Stored observations: no panic, totals that follow from what was stored, and a ladder for every client.
 pub(crate) fn observation(bytes: &[u8]) {
     let Ok(observation) = serde_json::from_slice::<Observation>(bytes) else {
         return;
     };
-    let text = "title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\nclient.connections = 2";
+    let plain = "title = \"t\"\nwhy = \"w\"\nserver.backlog = 1\nclient.connections = 2";
     // The books of a wire and of clients that speak first rest on the packets.
-    let wire = format!("{text}\nlink.kind = \"wire\"\nprotocol.speaks-first = \"client\"");
-    for text in [text, &wire] {
-        derived(&toml::from_str(text).expect("an arm"), &observation);
+    let wire = format!("{plain}\nlink.kind = \"wire\"\nprotocol.speaks-first = \"client\"");
+    for arm in [plain, &wire] {
+        derived(&toml::from_str(arm).expect("an arm"), &observation);
     }
+    let Some(ladders) = Ladders::of(&observation) else {
+        return;
+    };
+    for n in 0..ladders.len() {
+        let lines = text(&ladders.ladder(n), 80);
+        assert!(lines.contains("connect"), "{lines}");
+    }
+    let is_empty = ladders.is_empty();
+    assert_eq!(examples(&[ladders]).is_empty(), is_empty);
 }
 
 fn derived(arm: &Arm, observation: &Observation) {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-
+use super::table::aligned as in_columns;
 use super::wrap::wrapped;
 use crate::audit::{Audit, DROPS, Finding, Growth, ListenerReport, NamespaceReport, OVERFLOWS};
 
@@ -205,34 +204,21 @@ fn aligned(rows: &[&ListenerReport], audit: &Audit, rank: u8) -> Vec<String> {
         .iter()
         .filter(|column| column.rank >= rank)
         .collect();
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    let cell = |column: &Column, text: &str| {
-        Cell::new(text).set_alignment(if column.left {
-            CellAlignment::Left
-        } else {
-            CellAlignment::Right
-        })
+    let headings = [0, 1].map(|n| {
+        columns
+            .iter()
+            .map(|one| one.heading[n].to_owned())
+            .collect()
+    });
+    let window_s = window_s(audit);
+    let cells = |row: &&ListenerReport| {
+        columns
+            .iter()
+            .map(|one| (one.cell)(row, window_s))
+            .collect()
     };
-    for n in 0..2 {
-        table.add_row(columns.iter().map(|column| cell(column, column.heading[n])));
-    }
-    for row in rows {
-        table.add_row(
-            columns
-                .iter()
-                .map(|column| cell(column, &(column.cell)(row, window_s(audit)))),
-        );
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
+    let rows = headings.into_iter().chain(rows.iter().map(cells));
+    in_columns(rows, |n| columns[n].left, 2)
 }
 
 #[expect(

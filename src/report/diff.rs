@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-
+use super::table::aligned;
 use super::wrap::wrapped;
 use crate::result::{ArmComparison, Comparison, FigureComparison, Summary};
 
@@ -17,25 +16,11 @@ pub fn diff(comparison: &Comparison, width: usize) -> String {
     }
     for arm in &comparison.arms {
         let _ = writeln!(text, "\n{} ({})", arm.name, trials(arm));
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled);
-        let heads = HEADS.map(str::to_owned);
-        for row in std::iter::once(heads).chain(arm.figures.iter().map(cells)) {
-            table.add_row(row.into_iter().enumerate().map(|(n, text)| {
-                let side = match n {
-                    0 | 4 => CellAlignment::Left,
-                    _ => CellAlignment::Right,
-                };
-                Cell::new(text).set_alignment(side)
-            }));
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 1));
-        }
-        for line in table.lines() {
-            let _ = writeln!(text, "  {}", line.trim_end());
+        let heads = HEADS.map(str::to_owned).to_vec();
+        let rows = arm.figures.iter().map(|one| cells(one).to_vec());
+        let rows = std::iter::once(heads).chain(rows);
+        for line in aligned(rows, |n| n == 0 || n == HEADS.len() - 1, 1) {
+            let _ = writeln!(text, "  {line}");
         }
         for note in &arm.notes {
             text += &wrapped(&format!("  note: {note}"), width, "  ");

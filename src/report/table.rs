@@ -194,23 +194,32 @@ pub fn comparison(results: &Results, width: usize) -> String {
 
 /// Aligned lines: two of headings, one for each row.
 pub(super) fn lines(heads: &[String], rows: &[Vec<String>]) -> Vec<String> {
+    let has_names = heads[0] == NAME;
+    let rows = heading_lines(heads).into_iter().chain(rows.to_vec());
+    aligned(rows, |n| n == 0 && has_names, 1)
+}
+
+/// Rows as lines with so many blanks between the columns, of which those that `is_left` names are aligned left.
+pub(super) fn aligned(
+    rows: impl IntoIterator<Item = Vec<String>>,
+    is_left: impl Fn(usize) -> bool,
+    blanks: u16,
+) -> Vec<String> {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
-    for row in heading_lines(heads).iter().chain(rows) {
-        let left = |n: usize| n == 0 && heads[0] == NAME;
-        table.add_row(row.iter().enumerate().map(|(n, text)| {
-            let alignment = if left(n) {
+    for row in rows {
+        table.add_row(row.into_iter().enumerate().map(|(n, text)| {
+            Cell::new(text).set_alignment(if is_left(n) {
                 CellAlignment::Left
             } else {
                 CellAlignment::Right
-            };
-            Cell::new(text).set_alignment(alignment)
+            })
         }));
     }
     for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
+        column.set_padding((0, blanks));
     }
     table
         .lines()

@@ -230,7 +230,7 @@ impl<'a> Ladders<'a> {
             // Without packets the time tells: the first retry comes after a second.
             attempt
                 .connected_us
-                .is_some_and(|at| at >= attempt.started_us + RETRY_US)
+                .is_some_and(|at| at >= attempt.started_us.saturating_add(RETRY_US))
         };
         let acked_us = packets
             .iter()
