@@ -261,9 +261,9 @@ fn comparison(text: &mut String, results: &Results) {
     }
     let _ = writeln!(
         text,
-        "\nMedians over the valid trials. {} {}\n",
+        "\nMedians over the valid trials. {}{}\n",
         table::CAPTION,
-        table::WIDE_CAPTION
+        table::WIDE_CAPTIONS.concat()
     );
     let _ = writeln!(text, "{}\n", table::DROPS);
     if table::has_load_over_time(results) {

@@ -108,10 +108,14 @@ const OVERFLOWS: &str = "TcpExt.ListenOverflows";
 pub(super) const INTENDED: &str = "intended: the same from the time at which the client was meant to start. In an open loop clients come at their times; in a closed loop each comes when an earlier one has ended, and nobody sees the waits of those who did not come.";
 
 /// What the columns count.
-pub(super) const CAPTION: &str = "ok: answered of attempted (connected, where nobody speaks). ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. A dash is unknown or too few, never zero.";
+pub(super) const CAPTION: &str = "ok: answered of attempted (connected, where nobody speaks). ghosts: connected for the client, never accepted. p50/p99: from start to answer, of the n answered; p50 needs 20 of them, p99 100. The timeout limits connect and answer separately. Recv-Q max/cap: deepest accept queue that was seen, of what it holds. overflows: packets that met it full; per loser: for each client that was not ok. idle CPU: of the machine. A dash is unknown or too few, never zero.";
 
-/// What the columns of a wide table count besides.
-pub(super) const WIDE_CAPTION: &str = "wasted accepts: of clients that had given up. listen drops: all packets that the listener dropped. idle CPU: of the machine; server CPU: of the server's thread.";
+/// What the columns that a wide table has besides count, in their order.
+pub(super) const WIDE_CAPTIONS: [&str; 3] = [
+    " accepts: wasted are those of clients that had given up.",
+    " listen drops: all packets that the listener dropped.",
+    " server CPU: of the server's thread.",
+];
 
 /// Why the drops of a socket are not its overflows.
 pub(super) const DROPS: &str = "Drops of the socket (chart of the queue's depth) count more than overflows: also packets on half-open requests.";
@@ -145,7 +149,7 @@ pub fn comparison(results: &Results, width: usize) -> String {
         );
         below
     };
-    let fits = |lines: &Vec<String>| lines.iter().all(|line| line.chars().count() <= width);
+    let fits = |lines: &[String]| lines.iter().all(|line| line.chars().count() <= width);
     let layouts = [
         (CLASSES.len(), true),
         (FEW_CLASSES, true),
@@ -157,12 +161,12 @@ pub fn comparison(results: &Results, width: usize) -> String {
         WIDE.. => COLUMNS.iter().filter(is_more).count(),
         _ => 0,
     };
-    let table = (0..=most)
+    let (more, table) = (0..=most)
         .rev()
         .flat_map(|more| layouts.map(|(classes, beside)| (more, classes, beside)))
-        .map(|(more, classes, beside)| layout(more, classes, beside))
-        .find(fits)
-        .unwrap_or_else(|| layout(0, FEW_CLASSES, false));
+        .map(|(more, classes, beside)| (more, layout(more, classes, beside)))
+        .find(|(_, lines)| fits(lines))
+        .unwrap_or_else(|| (0, layout(0, FEW_CLASSES, false)));
     let trials = results
         .arms
         .iter()
@@ -174,10 +178,7 @@ pub fn comparison(results: &Results, width: usize) -> String {
         _ => String::new(),
     };
     caption += CAPTION;
-    if width >= WIDE {
-        caption.push(' ');
-        caption += WIDE_CAPTION;
-    }
+    caption.extend(WIDE_CAPTIONS.into_iter().take(more));
     caption.push('\n');
     if has_load_over_time(results) {
         caption += INTENDED;

@@ -76,6 +76,7 @@ fn killed_at_any_moment(times: usize) {
     let mut random = Random::new();
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("victim.toml"), VICTIM).expect("a file");
+    let mut had_namespaces = false;
     for n in 0..times {
         let (seed, signal) = (random.0, SIGNALS[n % SIGNALS.len()]);
         let (begins, after_ms) = (n % 5 == 4, random.below(500));
@@ -121,10 +122,9 @@ fn killed_at_any_moment(times: usize) {
                 running.processes.contains(&child.id()),
                 "{told}: {running:?}"
             );
-            // One more than the one it was started in.
+            // One more than the one it was started in; between two trials there may be none.
             let own = fs::metadata("/proc/thread-self/ns/net").expect("a namespace");
-            let apart = running.namespaces.iter().any(|one| *one != own.st_ino());
-            assert!(apart, "{told}: {running:?}");
+            had_namespaces |= running.namespaces.iter().any(|one| *one != own.st_ino());
         }
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
         kill(pid, signal).expect("a signal");
@@ -144,6 +144,7 @@ fn killed_at_any_moment(times: usize) {
         assert!(begins || !stored(&observations).is_empty(), "{told}");
         reads_back(folder.path(), &run, &told);
     }
+    assert!(had_namespaces, "no kill hit a trial");
     let next = lab(
         folder.path(),
         &["run", "facts/closed-port", "--out", "next"],
