@@ -18,7 +18,7 @@ pub enum Engine {
     /// A thread for each attempt that is under way.
     #[default]
     Threads,
-    /// One thread that waits for all of them at once.
+    /// A thread for each processor, which waits for all of its attempts at once.
     Async,
 }
 
