@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backlog_lab::arm::{Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, Requests, SysctlValue};
+use backlog_lab::arm::{
+    Arm, Bind, ClientSpec, Engine, LinkSpec, Protocol, Requests, Span, SysctlValue,
+};
 use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Series, Server, Target};
 use backlog_lab::netns::{KernelSteps, Namespace, Topology, enter};
 use backlog_lab::observation::Ended;
@@ -36,8 +38,6 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Connections under way at once, of every client.
 const AT_ONCE: u32 = 64;
-/// How many our clients open, and those of the others that are told a number.
-const CONNECTIONS: u32 = 60_000;
 /// Every pair of client and server is measured so often, in turn.
 const ROUNDS: usize = 3;
 
@@ -347,8 +347,10 @@ fn target(namespace: &Namespace, address: SocketAddr, protocol: Protocol) -> Out
 /// A flood of ours; every connection must be answered rightly.
 fn ours(engine: Engine, namespace: &Namespace, address: SocketAddr) -> Outcome<Duration> {
     let spec = ClientSpec {
-        connections: CONNECTIONS,
+        connections: AT_ONCE,
         workers: Some(AT_ONCE),
+        concurrency: Some(AT_ONCE),
+        duration: Span::from_ms(3_000),
         engine,
         ..ClientSpec::default()
     };

@@ -16,7 +16,7 @@ use super::clock::{thread_cpu_since, thread_cpu_us};
 use super::schedule::{Last, Turn};
 use super::target::{Progress, Target};
 use super::{Clock, Schedule, events};
-use crate::arm::{ClientSpec, Engine, Start};
+use crate::arm::{ClientSpec, Engine, Loop, Start};
 use crate::observation::Attempt;
 use crate::sys;
 
@@ -164,17 +164,15 @@ impl Flood {
         target: Target,
     ) -> Result<Self, FloodError> {
         const STACK: usize = 128 * 1024;
+        let floods = spec.pacing() == Loop::Flood;
         let wanted = match (spec.engine, spec.start) {
-            // One for each processor, where the order of the attempts allows it.
-            (Engine::Async, Start::Together) => processors().min(spec.tasks()),
+            // One for each processor, where a load lasts; a flood has its order.
+            (Engine::Async, Start::Together) if !floods => processors().min(spec.tasks()),
             _ => spec.threads(),
         };
-        // Nice 10 has a tenth of an ordinary thread's weight. That is enough where each processor has one thread; of a
-        // hundred threads all together must weigh little, though the server then takes the processor with every segment.
-        let nice = match spec.engine {
-            Engine::Async => 10,
-            Engine::Threads => 19,
-        };
+        // The clients of a flood stand for other machines: without this a hundred threads run before the accept
+        // loop's first turn. A load that lasts is held against the server's own pace, and both share the machine.
+        let gives_way = floods && spec.start == Start::Together && spec.tasks() > 1;
         let mut flood = Self {
             shared: Arc::new(Shared {
                 target,
@@ -191,10 +189,9 @@ impl Flood {
                 .name(format!("client-{number}"))
                 .stack_size(STACK)
                 .spawn(move || {
-                    // Clients stand for other machines: they take no processor from the server. Without this a
-                    // hundred threads run before the accept loop's first turn. Refused, they only run as before.
-                    if wanted > 1 {
-                        drop(sys::give_way(nice));
+                    // Refused, they only run as before.
+                    if gives_way {
+                        drop(sys::give_way());
                     }
                     shared.work(number - 1)
                 })

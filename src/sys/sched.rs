@@ -21,14 +21,14 @@ fn ordinary() -> io::Result<libc::sched_attr> {
     })
 }
 
-/// Lets the calling thread give way to the threads of this process that have something to do: a lower priority of
-/// `SCHED_OTHER`, down to nice 19, for which no privilege is needed and from which there is no way back.
+/// Lets the calling thread give way to every other that has something to do: the lowest priority of `SCHED_OTHER`
+/// (nice 19), for which no privilege is needed and from which there is no way back.
 ///
 /// # Errors
 /// The error of `sched_setattr(2)`; the thread runs as every other.
-pub(crate) fn give_way(nice: i32) -> io::Result<()> {
+pub(crate) fn give_way() -> io::Result<()> {
     set(libc::sched_attr {
-        sched_nice: nice,
+        sched_nice: 19,
         ..ordinary()?
     })
 }
