@@ -420,7 +420,7 @@ impl Arm {
         self.check_requests()?;
         if client.threads() > MOST_WORKERS {
             return Err(format!(
-                "client.workers = {}: at most {MOST_WORKERS} threads; engine = \"async\" needs one for each processor",
+                "client.workers = {}: at most {MOST_WORKERS} threads; engine = \"async\" needs few",
                 client.threads()
             ));
         }

@@ -18,7 +18,7 @@ pub enum Engine {
     /// A thread for each attempt that is under way.
     #[default]
     Threads,
-    /// A thread for each processor, which waits for all of its attempts at once.
+    /// An event loop that waits for all attempts at once; in a load that lasts, one for each processor.
     Async,
 }
 

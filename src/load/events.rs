@@ -1,4 +1,4 @@
-//! The event-driven engine: a thread for each processor, and a task of a kilobyte for each attempt that is under way.
+//! The event-driven engine: a task of two kilobytes for each attempt that is under way.
 //!
 //! What an attempt does, records and leaves behind is [`Running`]'s, as with threads; here is only who waits for what.
 

@@ -8,13 +8,13 @@ use super::load::nominal_capacity;
 use super::ports::{Ports, ports};
 use super::stats::ms;
 use super::{Outcome, Percentiles, TrialResult};
-use crate::arm::{AcceptPolicy, Arm, Loop, Span, Start};
+use crate::arm::{AcceptPolicy, Arm, Engine, Loop, Span, Start};
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct SelfCheck {
-    /// Client threads that the arm asks for.
+    /// Client threads that the arm asks for; `null` for event loops, whose number is the machine's.
     pub workers_wanted: Option<u32>,
     /// Client threads that ran.
     pub workers: Option<u32>,
@@ -71,7 +71,8 @@ const OWN_FILES: u64 = 64;
 
 pub(super) fn self_check(arm: &Arm, measured: &Measured, all_ticks: Option<u64>) -> SelfCheck {
     SelfCheck {
-        workers_wanted: measured.tool.is_none().then(|| arm.client.threads()),
+        workers_wanted: (measured.tool.is_none() && arm.client.engine == Engine::Threads)
+            .then(|| arm.client.threads()),
         workers: measured.generator.workers,
         open_files: measured.generator.open_files,
         client_cpu_percent: share_percent(measured.cpu.client_us, all_ticks),
