@@ -82,6 +82,10 @@ pub(super) fn search(args: &BreakArgs) -> Result<ExitCode, Error> {
         print(&render::json(&results))?;
     } else {
         print(&render::staircases(&results, width()))?;
+        if let [only] = results.arms.as_slice() {
+            let (load, held) = (by.told(only.settings.load().1), held(only).0);
+            print(&format!("{load}: {held}; no other load was tried.\n"))?;
+        }
         for why in &cannot {
             print(&format!("{why}\n"))?;
         }

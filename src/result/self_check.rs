@@ -9,6 +9,7 @@ use super::ports::{Ports, ports};
 use super::stats::ms;
 use super::{Outcome, Percentiles, TrialResult};
 use crate::arm::{AcceptPolicy, Arm, Engine, Loop, Span, Start};
+use crate::figure::Figure;
 use crate::observation::Measured;
 
 /// How the lab's own parts did.
@@ -161,7 +162,11 @@ pub(super) fn saturated(
         );
         return Some((ClientLimit::Schedule, Some(why)));
     }
-    uses_all(arm, measured, result).then_some((ClientLimit::Processor, None))
+    // What kept connections ask for later may use all of the machine; the queue had them before.
+    let overflows = result.figure(&Figure::server_counter("TcpExt.ListenOverflows"));
+    let met_the_queue =
+        arm.protocol.requests.are_several() && overflows.is_some_and(|count| count > 0.0);
+    (uses_all(arm, measured, result) && !met_the_queue).then_some((ClientLimit::Processor, None))
 }
 
 /// Whether the machine had no processor time to spare while the server's thread was not busy, and the client used

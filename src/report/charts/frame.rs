@@ -134,6 +134,10 @@ pub(super) fn label_width(arms: &[ArmStory<'_>], area: Area, row_height: f64) ->
 
 /// Rows from this height on have room for a second line.
 const TWO_LINES: f64 = 66.0;
+/// And from this height on for a third.
+const THREE_LINES: f64 = 96.0;
+/// From one line of a label to the next.
+const LINE: f64 = 28.0;
 
 /// An arm's label at the left of its row, with its title below where the row is high enough.
 pub(super) fn row_label(scene: &mut Scene, arm: &ArmStory<'_>, row: Area, width: f64) {
@@ -144,13 +148,17 @@ pub(super) fn row_label(scene: &mut Scene, arm: &ArmStory<'_>, row: Area, width:
             .within(width)
             .centred()
     };
-    match arm.title.filter(|_| row.height() >= TWO_LINES) {
-        Some(title) => {
-            scene.text(label(row.middle() - 14.0));
-            let title = Text::new(title, row.left, row.middle() + 14.0, SMALL, palette.muted);
-            scene.text(title.within(width).centred());
-        }
-        None => scene.text(label(row.middle())),
+    let title = arm.title.filter(|_| row.height() >= TWO_LINES);
+    let mut below = title.map_or_else(Vec::new, |title| font::lines(title, SMALL, false, width));
+    if below.len() > 1 && (below.len() > 2 || row.height() < THREE_LINES) {
+        below = title.map(str::to_owned).into_iter().collect();
+    }
+    let mut y = below.iter().fold(row.middle(), |y, _| y - LINE / 2.0);
+    scene.text(label(y));
+    for line in below {
+        y += LINE;
+        let line = Text::new(line, row.left, y, SMALL, palette.muted);
+        scene.text(line.within(width).centred());
     }
 }
 
