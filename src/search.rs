@@ -76,8 +76,13 @@ impl Search {
         match self.edges() {
             (None, None) => Some(self.first),
             (Some(holds), None) => (holds < self.most).then(|| {
-                let higher = holds.saturating_add(holds / 2).max(holds + 1);
-                higher.min(self.most)
+                // The first load is thought to be near; one that is borne as easily as its next is not.
+                let more = if self.tried.len() < 2 {
+                    holds / 2
+                } else {
+                    holds
+                };
+                holds.saturating_add(more.max(1)).min(self.most)
             }),
             (None, Some(ceiling)) => (ceiling > 1).then_some(ceiling / 2),
             (Some(holds), Some(ceiling)) => {
@@ -225,6 +230,16 @@ mod tests {
         let all = Searched::new(Search::new(100, 1_000, 5, 1), bears(u32::MAX));
         assert_eq!(all.edges(), (Some(1_000), None));
         assert_eq!(all.tries[&1_000].counted, 2);
+    }
+
+    #[test]
+    fn a_first_load_far_from_the_breaking_point_leaves_loads_for_the_interval() {
+        for (first, most) in [(1, 12_138), (30_000, 1)] {
+            let one = Searched::new(Search::new(first, 30_000, 1, 1), bears(most));
+            let (holds, ceiling) = (one.edges().0.unwrap(), one.edges().1.unwrap());
+            assert!(holds <= most && most < ceiling, "{holds} {ceiling}");
+            assert!(!one.search.gave_up());
+        }
     }
 
     /// What goes wrong once is tried again, and what always goes wrong ends the search.
