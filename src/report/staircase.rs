@@ -110,7 +110,10 @@ fn cells(one: &Staircase) -> (Vec<String>, Vec<Vec<String>>) {
         vec![
             format!("{}", step.load),
             format!("{held}{tries}{short_word}"),
-            number(step.answered_per_s, 1),
+            number(
+                step.answered_per_s,
+                usize::from(step.answered_per_s.is_some_and(|per_s| per_s < 1_000.0)),
+            ),
             percentiles([step.p50_ms, step.p99_ms]),
             number(step.not_ok, 0),
             number(step.overflows, 0),

@@ -21,9 +21,10 @@ pub(super) fn ticks(most: f64, about: f64) -> Vec<f64> {
     ticks
 }
 
-/// A count, or a mean of counts: `12`, `1,234`, `31.5`.
+/// A count, or a mean of counts: `12`, `31.5`, from a thousand on whole, `1,234`.
 pub(in crate::report) fn count(value: f64) -> String {
-    let rounded = (value * 10.0).round() / 10.0;
+    let parts = if value.abs() < 1_000.0 { 10.0 } else { 1.0 };
+    let rounded = (value * parts).round() / parts;
     let whole = rounded.trunc();
     let digits = format!("{:.0}", whole.abs());
     let mut text = String::new();

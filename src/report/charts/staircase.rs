@@ -165,12 +165,15 @@ fn legend(theme: Theme, one: &Staircase) -> Vec<(Swatch, String)> {
             Swatch::Filled(palette.ink),
             "p99, server's processor".to_owned(),
         ),
-        (
-            Swatch::Filled(theme.outcome(Outcome::ConnectTimeout)),
-            "failed clients by outcome".to_owned(),
-        ),
-        (Swatch::Filled(palette.queue_fill), "overflows".to_owned()),
     ]);
+    let some = |of: fn(&Step) -> Option<f64>| one.steps.iter().filter_map(of).any(|n| n > 0.0);
+    let failed = (
+        Swatch::Filled(theme.outcome(Outcome::ConnectTimeout)),
+        "failed clients by outcome".to_owned(),
+    );
+    let overflows = (Swatch::Filled(palette.queue_fill), "overflows".to_owned());
+    entries.extend(some(|step| step.not_ok).then_some(failed));
+    entries.extend(some(|step| step.overflows).then_some(overflows));
     entries
 }
 

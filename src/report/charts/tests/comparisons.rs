@@ -118,7 +118,7 @@ fn the_chart_says_what_differs_and_what_was_left_out() {
     let (title, words, alt) = of("one");
     assert_eq!(
         title,
-        "arm-a: TcpExt.ListenOverflows rose from 1,234,567,890.4 to 2,000,000,000; 1 of 3 figures really differs"
+        "arm-a: TcpExt.ListenOverflows rose from 1,234,567,890 to 2,000,000,000; 1 of 3 figures really differs"
     );
     for part in [
         "worse (p<0.001)",
