@@ -67,18 +67,20 @@ impl Random {
 /// what had been stored can be read. Four of five are hit between the first stored trial and the last, the others
 /// while they begin.
 fn killed_at_any_moment(times: usize) {
-    const SIGNALS: [Signal; 4] = [
+    let mut signals = vec![
         Signal::SIGKILL,
         Signal::SIGINT,
         Signal::SIGTERM,
         Signal::SIGHUP,
     ];
+    // What nohup(1) has ignored for these tests, their children ignore too, and run on.
+    signals.retain(|signal| !is_ignored(*signal));
     let mut random = Random::new();
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("victim.toml"), VICTIM).expect("a file");
     let mut had_namespaces = false;
     for n in 0..times {
-        let (seed, signal) = (random.0, SIGNALS[n % SIGNALS.len()]);
+        let (seed, signal) = (random.0, signals[n % signals.len()]);
         let (begins, after_ms) = (n % 5 == 4, random.below(500));
         let told = format!("kill {n}, seed {seed}: {signal} after {after_ms} ms");
         let run = format!("run-{n}");
@@ -270,6 +272,17 @@ fn namespaces_of(child: &Child) -> BTreeMap<u64, File> {
         .filter_map(|task| held(task.path().join("ns/net")))
         .filter(|(inode, _)| Some(*inode) != ours)
         .collect()
+}
+
+/// Whether this process, and so each that it starts, ignores a signal.
+fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("the ignored signals");
+    let set = u64::from_str_radix(set.trim(), 16).expect("a set of signals");
+    set & (1 << (signal as u32 - 1)) != 0
 }
 
 /// Within two seconds no thread of any process is in one of these namespaces, and no mount holds one.
