@@ -128,8 +128,13 @@ impl Running {
             next_us: None,
         };
         match connect {
+            // Of AF_UNIX: no write has to find out, and an empty one fails where the server has answered and gone.
             Ok(()) => {
                 running.connected(clock.now_us(), target);
+                if target.speaks_first != SpeaksFirst::Client {
+                    running.record.stage = Stage::Receive;
+                    return Step::Goes(running);
+                }
                 running.record.stage = Stage::Send;
                 running.send(target, clock)
             }

@@ -4,16 +4,16 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use backlog_lab::arm::{Arm, Bind, Source};
-use backlog_lab::load::{Clock, Flood, Interrupt, Progress, Schedule, Series, Target};
+use backlog_lab::arm::{Arm, Bind};
+use backlog_lab::load::{Clock, Flood, Interrupt, Schedule, Series, Target};
 use backlog_lab::netns::Namespace;
-use backlog_lab::observation::{Ended, Observation, Request, SCHEMA_VERSION, TrialStatus};
-use backlog_lab::plan::Plan;
+use backlog_lab::observation::{Ended, Observation, Request};
 use backlog_lab::probe::diag::Diag;
 use backlog_lab::result::{Status, TrialResult, trial_result};
-use backlog_lab::run::{KernelLab, Lab};
 use libtest_mimic::{Failed, Trial};
 use socket2::Socket;
+
+use crate::load::{observation, observe};
 
 type Test = fn(&str) -> Result<(), Failed>;
 /// How an attempt ended, and its requests.
@@ -42,24 +42,12 @@ const LINE: &str = "[protocol]\nspeaks-first = \"client\"\n";
 
 /// The attempts' requests, and the trial's results.
 fn measure(engine: &str, settings: &str) -> Result<(Vec<Kept>, TrialResult), Failed> {
-    let text = format!("title = \"t\"\nwhy = \"w\"\nclient.engine = \"{engine}\"\n{settings}");
-    let arms: Vec<Arm> = Source::new("a", &text).arms(&[])?;
-    let arm = arms[0].clone();
-    let plan = Plan::new(arms, 1, 1, Vec::new());
-    let measured = KernelLab::default().observe(plan.order()[0], &Arc::new(Progress::default()));
-    let measured = measured.map_err(|error| error.to_string())?;
+    let (arm, measured) = observe(&format!("client.engine = \"{engine}\"\n{settings}"));
     let attempts = measured.attempts.iter();
     let attempts = attempts
         .map(|one| (one.ended, one.requests.clone()))
         .collect();
-    let observation = Observation {
-        schema_version: SCHEMA_VERSION,
-        arm: "a".into(),
-        index: 0,
-        status: TrialStatus::Measured,
-        reason: None,
-        measured: Some(measured),
-    };
+    let observation = observation(measured);
     // What is stored is what is read again.
     let stored = serde_json::to_vec(&observation)?;
     let again: Observation = serde_json::from_slice(&stored)?;

@@ -53,7 +53,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn observe(text: &str) -> (Arm, Measured) {
+/// An arm of these settings, and what one trial of it read.
+pub(crate) fn observe(text: &str) -> (Arm, Measured) {
     let text = format!("title = \"t\"\nwhy = \"w\"\n{text}");
     let arms = Source::new("a", &text).arms(&[]).expect("an arm");
     let arm = arms[0].clone();
@@ -62,7 +63,8 @@ fn observe(text: &str) -> (Arm, Measured) {
     (arm, measured.unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn observation(measured: Measured) -> Observation {
+/// The record of such a trial.
+pub(crate) fn observation(measured: Measured) -> Observation {
     Observation {
         schema_version: SCHEMA_VERSION,
         arm: "a".into(),
